@@ -218,11 +218,35 @@ func (s *Set) Clip(limit int) {
 	}
 }
 
-// AddSet puts every index of other into s.
+// AddSet puts every index of other into s, in time linear in the runs of both.
 func (s *Set) AddSet(other *Set) {
-	for _, r := range other.runs {
-		s.AddRange(r.first, r.last)
+	if len(other.runs) == 0 {
+		return
 	}
+	merged := Set{runs: make([]run, 0, len(s.runs)+len(other.runs))}
+	a, b := s.runs, other.runs
+	for len(a) > 0 || len(b) > 0 {
+		if len(b) == 0 || len(a) > 0 && a[0].first < b[0].first {
+			merged.joinRun(a[0])
+			a = a[1:]
+		} else {
+			merged.joinRun(b[0])
+			b = b[1:]
+		}
+	}
+	*s = merged
+}
+
+// joinRun adds a run that begins at or beyond the first index of the last one.
+func (s *Set) joinRun(r run) {
+	if n := len(s.runs) - 1; n >= 0 && r.first <= satInc(s.runs[n].last) {
+		if r.last > s.runs[n].last {
+			s.count += r.last - s.runs[n].last
+			s.runs[n].last = r.last
+		}
+		return
+	}
+	s.appendRun(r.first, r.last)
 }
 
 // RemoveSet takes every index of other out of s.

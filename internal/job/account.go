@@ -168,25 +168,25 @@ func (a *account) name() {
 	l := a.o.Pods
 	newlyCompleted := 0
 	for _, e := range a.countable() {
+		uid := e.pod.UID
+		if a.t.listedSucceeded[uid] || a.t.listedFailed[uid] {
+			a.untrack(e) // named before, and not let go yet
+			continue
+		}
 		if newlyCompleted+len(a.uncounted.Succeeded)+len(a.uncounted.Failed) >= a.o.Options.MaxUncounted {
 			a.full = true
-			break
+			continue
 		}
-		uid := e.pod.UID
 		a.untrack(e)
 		switch a.partOf(e) {
 		case succeededPod:
-			if l.shape.indexed {
-				if !l.completed.Has(e.index) {
-					newlyCompleted++
-				}
-			} else if !a.t.listedSucceeded[uid] {
+			if !l.shape.indexed {
 				a.uncounted.Succeeded = append(a.uncounted.Succeeded, uid)
+			} else if !l.completed.Has(e.index) {
+				newlyCompleted++
 			}
 		case failedPod:
-			if !a.t.listedFailed[uid] {
-				a.uncounted.Failed = append(a.uncounted.Failed, uid)
-			}
+			a.uncounted.Failed = append(a.uncounted.Failed, uid)
 		}
 	}
 	if l.shape.indexed {

@@ -343,7 +343,11 @@ func (s *storm) calm() {
 // atRest reports whether nothing can happen any more.
 func (s *storm) atRest() bool {
 	j := s.w.cluster.FindJob("default", "j")
-	if j != nil && job.Finished(j) == nil && j.DeletionTimestamp == nil && !*j.Spec.Suspend && *j.Spec.Parallelism > 0 {
+	switch {
+	case j == nil || job.Finished(j) != nil && j.DeletionTimestamp == nil:
+	case j.DeletionTimestamp != nil:
+		return false // its pods must go, and then it
+	case !*j.Spec.Suspend && *j.Spec.Parallelism > 0:
 		return false
 	}
 	return len(s.w.activePods()) == 0

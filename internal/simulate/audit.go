@@ -16,8 +16,8 @@ import (
 
 // audit remembers, over the whole life of the cluster, what must not happen a second time.
 type audit struct {
-	named       map[types.UID]string // pods that a status has named, and as what
-	parallelism map[types.UID]int32  // of each Job, the most that it ever was since it was last lowered unseen
+	named       map[types.UID]string    // pods that a status has named, and as what
+	parallelism map[types.UID]int32     // of each Job, the most that it ever was since it was last lowered unseen
 	madeFor     map[types.UID]types.UID // of each pod, the Job that it was made for
 }
 

@@ -48,6 +48,9 @@ func (c *Cluster) auditCreation(p *corev1.Pod) {
 		if !metav1.IsControlledBy(other, j) || finished(other) || other.DeletionTimestamp != nil {
 			continue
 		}
+		if other.Labels[batchv1.ControllerUidLabel] != string(j.UID) {
+			continue // about to be released
+		}
 		active++
 		if indexed && other.Annotations[batchv1.JobCompletionIndexAnnotation] == index {
 			c.violate("pod %s was created for index %s beside the active pod %s", p.Name, index, other.Name)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -134,7 +135,7 @@ func (s *jobSync) createOne(ctx context.Context, c job.Creation) error {
 		}
 	}
 	if err != nil {
-		if !isNamespaceEnding(err) && s.tellsSomethingNew(err) {
+		if !isNamespaceEnding(err) && s.tellsSomethingNew(err, c.Name) {
 			s.event(corev1.EventTypeWarning, job.ReasonFailedCreate, job.MessageFailedCreate, err)
 		}
 		return err
@@ -159,11 +160,11 @@ func (s *jobSync) existing(ctx context.Context, name string) (*corev1.Pod, error
 	return p, nil
 }
 
-// tellsSomethingNew reports whether an error was not told in an event yet.
-func (s *jobSync) tellsSomethingNew(err error) bool {
+// tellsSomethingNew reports whether an error in creating the pod of that name says more than the last event did.
+func (s *jobSync) tellsSomethingNew(err error, name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	text := err.Error()
+	text := strings.ReplaceAll(err.Error(), name, "")
 	if s.state.refusal == text {
 		return false
 	}

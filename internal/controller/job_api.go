@@ -96,6 +96,7 @@ func (c jobClient) Untrack(ctx context.Context, namespace string, pod job.PodKey
 func (c jobClient) Adopt(ctx context.Context, j *batchv1.Job, a job.Adoption) (*corev1.Pod, error) {
 	var p podPatch
 	p.Metadata.OwnerReferences = []any{metav1.NewControllerRef(j, batchv1.SchemeGroupVersion.WithKind("Job"))}
+	p.Metadata.ResourceVersion = a.ResourceVersion
 	if a.Track {
 		p.Metadata.Finalizers = []string{batchv1.JobTrackingFinalizer}
 	}

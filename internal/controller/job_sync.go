@@ -217,6 +217,10 @@ func (s *jobSync) claim(ctx context.Context) error {
 	}
 	for _, a := range claims.Adopt {
 		p, err := s.c.api.Adopt(ctx, s.job, a)
+		if apierrors.IsConflict(err) { // it is not as it was: look again
+			p, err = s.c.api.Pod(ctx, s.job.Namespace, a.Pod.Name)
+			s.wake(time.Millisecond, false)
+		}
 		if err := s.claimed(p, a.Pod, err); err != nil {
 			return fmt.Errorf("adopting pod %q for Job %s: %w", a.Pod.Name, s.key, err)
 		}
@@ -234,9 +238,9 @@ func (s *jobSync) claim(ctx context.Context) error {
 // no failure.
 func (s *jobSync) claimed(p *corev1.Pod, pod job.PodKey, err error) error {
 	switch {
-	case err == nil:
+	case err == nil && p.UID == pod.UID:
 		s.state.ledger.Observe(p)
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err), apierrors.IsInvalid(err):
+	case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err), apierrors.IsInvalid(err):
 		s.state.ledger.Gone(pod.UID)
 	default:
 		return err

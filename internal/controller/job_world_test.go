@@ -384,7 +384,7 @@ func (a simulatedAPI) Untrack(_ context.Context, namespace string, pod job.PodKe
 }
 
 func (a simulatedAPI) Adopt(_ context.Context, j *batchv1.Job, adoption job.Adoption) (*corev1.Pod, error) {
-	return a.AdoptPod(j, adoption.Pod.Name, adoption.Pod.UID, adoption.Track)
+	return a.AdoptPod(j, adoption.Pod.Name, adoption.Pod.UID, adoption.ResourceVersion, adoption.Track)
 }
 
 func (a simulatedAPI) Release(_ context.Context, j *batchv1.Job, pod job.PodKey) (*corev1.Pod, error) {

@@ -88,6 +88,8 @@ type Adoption struct {
 	// Differs: a pod that has ended and carries the UID of this very Job was made by it and may have been counted before it
 	// lost its owner; it is not counted again.
 	Track bool
+	// ResourceVersion is the version of the pod that this was decided on; the adoption may be done on no other.
+	ResourceVersion string
 }
 
 // Claim returns which pods to adopt and to release.
@@ -99,7 +101,7 @@ func Claim(l *Ledger) Claims {
 	for _, e := range sortedByIndex(l.claims) {
 		key := PodKey{e.pod.Name, e.pod.UID}
 		if e.claim == toAdopt {
-			c.Adopt = append(c.Adopt, Adoption{key, e.state != stateFinished || l.shape.selectsByHand})
+			c.Adopt = append(c.Adopt, Adoption{key, e.state != stateFinished || l.shape.selectsByHand, e.pod.ResourceVersion})
 		} else {
 			c.Release = append(c.Release, key)
 		}

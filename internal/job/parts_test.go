@@ -341,9 +341,9 @@ func TestClaims(t *testing.T) {
 		want Claims
 	}{
 		"our own pod is kept":                       {newJob(), newPod("p", corev1.PodRunning), Claims{}},
-		"an ownerless pod is adopted":               {newJob(), newPod("p", corev1.PodRunning, ownerless), Claims{Adopt: []Adoption{{PodKey{"p", "uid-p"}, true}}}},
-		"one that has ended is not counted again":   {newJob(), newPod("p", corev1.PodSucceeded, ownerless, untracked), Claims{Adopt: []Adoption{{PodKey{"p", "uid-p"}, false}}}},
-		"by a hand-made selector it is counted":     {newJob(byHand), newPod("p", corev1.PodSucceeded, ownerless, untracked, relabelled), Claims{Adopt: []Adoption{{PodKey{"p", "uid-p"}, true}}}},
+		"an ownerless pod is adopted":               {newJob(), newPod("p", corev1.PodRunning, ownerless), Claims{Adopt: []Adoption{{PodKey{"p", "uid-p"}, true, "10"}}}},
+		"one that has ended is not counted again":   {newJob(), newPod("p", corev1.PodSucceeded, ownerless, untracked), Claims{Adopt: []Adoption{{PodKey{"p", "uid-p"}, false, "10"}}}},
+		"by a hand-made selector it is counted":     {newJob(byHand), newPod("p", corev1.PodSucceeded, ownerless, untracked, relabelled), Claims{Adopt: []Adoption{{PodKey{"p", "uid-p"}, true, "10"}}}},
 		"a pod that is going is not adopted":        {newJob(), newPod("p", corev1.PodRunning, ownerless, goingSince(1)), Claims{}},
 		"a Job that is going adopts nothing":        {newJob(deleting), newPod("p", corev1.PodRunning, ownerless), Claims{}},
 		"another's pod is left alone":               {newJob(), newPod("p", corev1.PodRunning, ofOther), Claims{}},

@@ -179,8 +179,8 @@ func (c *Cluster) UntrackPod(namespace, name string, uid types.UID, resourceVers
 	return lost()
 }
 
-// AdoptPod makes j the controller of an ownerless pod, and adds the tracking finalizer if so asked.
-func (c *Cluster) AdoptPod(j *batchv1.Job, name string, uid types.UID, track bool) (*corev1.Pod, error) {
+// AdoptPod makes j the controller of an ownerless pod of that version, and adds the tracking finalizer if so asked.
+func (c *Cluster) AdoptPod(j *batchv1.Job, name string, uid types.UID, resourceVersion string, track bool) (*corev1.Pod, error) {
 	lost, err := c.request("PATCH pod")
 	if err != nil {
 		return nil, err
@@ -188,6 +188,9 @@ func (c *Cluster) AdoptPod(j *batchv1.Job, name string, uid types.UID, track boo
 	p, err := c.podWithUID(j.Namespace, name, uid)
 	if err != nil {
 		return nil, err
+	}
+	if p.ResourceVersion != resourceVersion {
+		return nil, apierrors.NewConflict(podResource, name, fmt.Errorf("version %s is stored", p.ResourceVersion))
 	}
 	if ref := metav1.GetControllerOf(p); ref != nil && ref.UID != j.UID {
 		return nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), name, nil)

@@ -3,15 +3,19 @@
 package controller
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
 	"github.com/drover-dev/drover/internal/job"
@@ -41,13 +45,38 @@ type jobAPI interface {
 // jobClient is the jobAPI of a real API server.
 type jobClient struct{ client kubernetes.Interface }
 
+// onlyMetadata asks for no more of a written object than its metadata: the rest is known, and costs both sides time.
+const onlyMetadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+
+// metadataOf carries a write out and returns the metadata of what is stored then.
+func metadataOf(ctx context.Context, r *rest.Request) (*metav1.PartialObjectMetadata, error) {
+	body, err := r.SetHeader("Accept", onlyMetadata).Do(ctx).Raw()
+	if err != nil {
+		return nil, err
+	}
+	// The body is a protobuf envelope, runtime.Unknown, behind a fixed prefix of four bytes.
+	var envelope runtime.Unknown
+	if !bytes.HasPrefix(body, []byte("k8s\x00")) {
+		return nil, errors.New("reading the answer of the API server: it is not in protobuf")
+	}
+	if err := envelope.Unmarshal(body[4:]); err != nil {
+		return nil, fmt.Errorf("reading the answer of the API server: %w", err)
+	}
+	var m metav1.PartialObjectMetadata
+	if err := m.Unmarshal(envelope.Raw); err != nil {
+		return nil, fmt.Errorf("reading the answer of the API server: %w", err)
+	}
+	return &m, nil
+}
+
 func (c jobClient) Job(ctx context.Context, namespace, name string) (*batchv1.Job, error) {
 	return c.client.BatchV1().Jobs(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
 // StoreStatus sends no spec: the API server takes the stored one.
 func (c jobClient) StoreStatus(ctx context.Context, j *batchv1.Job) (string, error) {
-	stored, err := c.client.BatchV1().Jobs(j.Namespace).UpdateStatus(ctx, &batchv1.Job{ObjectMeta: j.ObjectMeta, Status: j.Status}, metav1.UpdateOptions{})
+	stored, err := metadataOf(ctx, c.client.BatchV1().RESTClient().Put().Namespace(j.Namespace).Resource("jobs").Name(j.Name).SubResource("status").
+		Body(&batchv1.Job{ObjectMeta: j.ObjectMeta, Status: j.Status}))
 	if err != nil {
 		return "", err
 	}
@@ -66,7 +95,16 @@ func (c jobClient) Pod(ctx context.Context, namespace, name string) (*corev1.Pod
 }
 
 func (c jobClient) CreatePod(ctx context.Context, p *corev1.Pod) (*corev1.Pod, error) {
-	return c.client.CoreV1().Pods(p.Namespace).Create(ctx, p, metav1.CreateOptions{})
+	stored, err := metadataOf(ctx, c.pods(p.Namespace, c.client.CoreV1().RESTClient().Post()).Body(p))
+	if err != nil {
+		return nil, err
+	}
+	stored.ManagedFields = nil
+	return &corev1.Pod{ObjectMeta: stored.ObjectMeta, Status: corev1.PodStatus{Phase: corev1.PodPending}}, nil
+}
+
+func (c jobClient) pods(namespace string, r *rest.Request) *rest.Request {
+	return r.Namespace(namespace).Resource("pods")
 }
 
 func (c jobClient) DeletePod(ctx context.Context, namespace string, pod job.PodKey) error {
@@ -85,12 +123,26 @@ type podPatch struct {
 	} `json:"metadata"`
 }
 
+// of returns the patch for one pod, as it is sent.
+func (p podPatch) of(pod job.PodKey) ([]byte, error) {
+	p.Metadata.UID = pod.UID
+	body, err := json.Marshal(p)
+	if err != nil {
+		return nil, fmt.Errorf("writing the patch of pod %q: %w", pod.Name, err)
+	}
+	return body, nil
+}
+
 func (c jobClient) Untrack(ctx context.Context, namespace string, pod job.PodKey, resourceVersion string) error {
 	var p podPatch
 	p.Metadata.ResourceVersion = resourceVersion
 	p.Metadata.DeleteFinalizers = []string{batchv1.JobTrackingFinalizer}
-	_, err := c.patch(ctx, namespace, pod, p)
-	return err
+	body, err := p.of(pod)
+	if err != nil {
+		return err
+	}
+	return c.pods(namespace, c.client.CoreV1().RESTClient().Patch(types.StrategicMergePatchType)).Name(pod.Name).
+		SetHeader("Accept", onlyMetadata).Body(body).Do(ctx).Error()
 }
 
 func (c jobClient) Adopt(ctx context.Context, j *batchv1.Job, a job.Adoption) (*corev1.Pod, error) {
@@ -111,10 +163,9 @@ func (c jobClient) Release(ctx context.Context, j *batchv1.Job, pod job.PodKey) 
 }
 
 func (c jobClient) patch(ctx context.Context, namespace string, pod job.PodKey, p podPatch) (*corev1.Pod, error) {
-	p.Metadata.UID = pod.UID
-	body, err := json.Marshal(p)
+	body, err := p.of(pod)
 	if err != nil {
-		return nil, fmt.Errorf("writing the patch of pod %q: %w", pod.Name, err)
+		return nil, err
 	}
 	return c.client.CoreV1().Pods(namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{})
 }

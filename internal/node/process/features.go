@@ -115,7 +115,7 @@ func (r *Runtime) tryIsolation(user bool) error {
 	}
 	p.image.Header.Flags |= spawner.FlagProbe
 	_, err := r.probe(p)
-	return errors.Join(err, removeScratch(c.scratch))
+	return errors.Join(err, c.removeFiles())
 }
 
 // probeID names scratch files of attempts. It is no valid ID of a container.

@@ -46,7 +46,7 @@ const (
 // that can be written to, by their names in the container.
 func (r *Runtime) makeRoot(p *plan, c *container) (writable []string) {
 	s := &c.rec.Spec
-	p.setup.Do("making the scratch directory", unix.SYS_MKDIRAT, cwd, p.str(c.scratch), num(0o700))
+	p.makeScratch(c)
 	if s.Root != "" {
 		p.overlay(c, s.Root, r.rootPoint, "")
 		for _, dir := range []string{"/proc", "/sys", "/dev"} {
@@ -79,6 +79,10 @@ func (r *Runtime) makeRoot(p *plan, c *container) (writable []string) {
 		}
 	}
 	return writable
+}
+
+func (p *plan) makeScratch(c *container) {
+	p.setup.Do("making the scratch directory", unix.SYS_MKDIRAT, cwd, p.str(c.scratch), num(0o700)).Ignore(uintptr(unix.EEXIST))
 }
 
 // bind adds the mounting of the host's l at target. In a bare root, a place is made for it.
@@ -254,9 +258,9 @@ func (r *Runtime) overlayableLocked(mountID, path string, user bool) bool {
 		r.mapIDs(p, &c.rec.Spec)
 	}
 	p.setup.Do("keeping mounts private", unix.SYS_MOUNT, zero, p.str("/"), zero, num(unix.MS_REC|unix.MS_PRIVATE), zero)
-	p.setup.Do("making the scratch directory", unix.SYS_MKDIRAT, cwd, p.str(c.scratch), num(0o700))
+	p.makeScratch(c)
 	p.overlay(c, path, r.rootPoint, "")
 	_, err := r.probe(p)
-	r.overlayable[key] = errors.Join(err, removeScratch(c.scratch)) == nil
+	r.overlayable[key] = errors.Join(err, c.removeFiles()) == nil
 	return r.overlayable[key]
 }

@@ -132,10 +132,9 @@ func (r *Runtime) containerPlan(c *container) (*plan, error) {
 	return p, nil
 }
 
-// journal adds the making of the journal, which fails if this container was started before, and its lock.
+// journal adds the opening of the journal, and its lock.
 func (p *plan) journal(dir string) {
-	p.setup.Do("opening the journal", unix.SYS_OPENAT, cwd, p.str(filepath.Join(dir, journalFile)),
-		num(unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_APPEND|unix.O_CLOEXEC), num(0o600)).Save(spawner.RegJournal)
+	p.openAs("opening the journal", filepath.Join(dir, recordFile), unix.O_WRONLY|unix.O_APPEND, spawner.RegJournal)
 	p.setup.Do("locking the journal", unix.SYS_FLOCK, regValue(spawner.RegJournal), num(unix.LOCK_EX|unix.LOCK_NB))
 	// While the fork still sees this process's /proc: the number by which this process will know it.
 	p.image.Header.PIDText = p.image.Space(16)

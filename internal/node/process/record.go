@@ -5,6 +5,7 @@
 package process
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,19 +24,19 @@ import (
 
 // What a Runtime keeps on disk for each container, in a folder of its own:
 //
-//	spec.json  what it is; written before anything else
-//	journal    what became of it; written by its init, which holds a lock on it for as long as it lives
-//	stdin      a named pipe, for a Spec with Stdin
+//	record       a line of JSON that says what it is, written before anything else, and then the journal: lines that say what
+//	             became of it, appended by its init, which holds a lock on the file for as long as it lives
+//	stdin        a named pipe, for a Spec with Stdin
+//	upper, work  what it has written to its root, unless Config.ScratchDir takes that
 //
-// A folder without a journal that says "run" belongs to a command that has not run and, once its init is gone, never will.
+// As long as there is no line "run", the command has not run, and once the init is gone it never will.
 
 const (
-	specFile    = "spec.json"
-	journalFile = "journal"
-	stdinFile   = "stdin"
+	recordFile = "record"
+	stdinFile  = "stdin"
 )
 
-// record is what spec.json holds.
+// record is the first line of a container's file.
 type record struct {
 	Spec Spec `json:"spec"`
 	// BootID tells one run of the machine from another. A journal of an earlier one may have lost its end.
@@ -57,28 +58,56 @@ func bootID() (string, error) {
 	return strings.TrimSpace(string(b)), nil
 }
 
-// writeRecord stores rec in the folder dir. A torn one cannot be read and so counts as none.
+// writeRecord stores rec in the folder dir. A torn one has no line end and so counts as none.
 func writeRecord(dir string, rec *record) error {
 	b, err := json.Marshal(rec)
 	if err != nil {
 		return fmt.Errorf("storing container %q: %w", rec.Spec.ID, err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, specFile), b, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, recordFile), append(b, '\n'), 0o600); err != nil {
 		return fmt.Errorf("storing container %q: %w", rec.Spec.ID, err)
 	}
 	return nil
 }
 
-func readRecord(dir string) (*record, error) {
-	b, err := os.ReadFile(filepath.Join(dir, specFile))
+// errNoRecord tells that a folder holds no complete record.
+var errNoRecord = errors.New("no record")
+
+// readRecord reads what writeRecord has written, and the journal that comes after it.
+func readRecord(dir string) (*record, journal, error) {
+	first, rest, err := readRecordFile(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, journal{}, errNoRecord
+	}
 	if err != nil {
-		return nil, err
+		return nil, journal{}, fmt.Errorf("reading a record: %w", err)
 	}
 	var rec record
-	if err := json.Unmarshal(b, &rec); err != nil {
-		return nil, err
+	if json.Unmarshal(first, &rec) != nil {
+		return nil, journal{}, errNoRecord
 	}
-	return &rec, nil
+	return &rec, parseJournal(rest), nil
+}
+
+// readJournal reads the journal in the folder dir.
+func readJournal(dir string) (journal, error) {
+	_, rest, err := readRecordFile(dir)
+	if err != nil {
+		return journal{}, fmt.Errorf("reading what became of a container: %w", err)
+	}
+	return parseJournal(rest), nil
+}
+
+func readRecordFile(dir string) (first []byte, rest string, err error) {
+	b, err := os.ReadFile(filepath.Join(dir, recordFile))
+	if err != nil {
+		return nil, "", err
+	}
+	first, after, ok := bytes.Cut(b, []byte{'\n'})
+	if !ok {
+		return nil, "", nil
+	}
+	return first, string(after), nil
 }
 
 // journal is what a container's init has written down.
@@ -89,17 +118,6 @@ type journal struct {
 	main   int // the command's process, where it shares the PID namespace of this process
 	failed *spawner.Reply
 	exit   *Exit
-}
-
-func readJournal(dir string) (journal, error) {
-	b, err := os.ReadFile(filepath.Join(dir, journalFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return journal{}, nil
-	}
-	if err != nil {
-		return journal{}, fmt.Errorf("reading what became of a container: %w", err)
-	}
-	return parseJournal(string(b)), nil
 }
 
 // parseJournal reads the lines of a journal. A line without its end was not written completely and says nothing; so do
@@ -146,10 +164,7 @@ func parseNumbers(text string) ([]int64, bool) {
 
 // initLives tells whether the init that writes the journal in dir is alive: whether somebody holds its lock.
 func initLives(dir string) (bool, error) {
-	fd, err := unix.Open(filepath.Join(dir, journalFile), unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if errors.Is(err, unix.ENOENT) {
-		return false, nil
-	}
+	fd, err := unix.Open(filepath.Join(dir, recordFile), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false, fmt.Errorf("looking for the init of a container: %w", err)
 	}

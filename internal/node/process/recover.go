@@ -37,17 +37,15 @@ func (r *Runtime) recover() error {
 
 func (r *Runtime) recoverOne(ctx context.Context, id string) error {
 	dir := filepath.Join(r.dir, containersDir, id)
-	rec, err := readRecord(dir)
-	if err != nil || rec.Spec.ID != id {
-		// The folder is written completely before anything else happens, and its spec.json goes last but one.
+	rec, j, err := readRecord(dir)
+	if errors.Is(err, errNoRecord) {
 		r.log.Info("Removing what is left of a container that never ran", "container", id)
 		return removeTree(dir)
 	}
-	c := r.newContainer(*rec)
-	j, err := readJournal(dir)
 	if err != nil {
 		return err
 	}
+	c := r.newContainer(*rec)
 	if rec.BootID != r.bootID {
 		r.recoverFromEarlierBoot(c, j)
 		return nil
@@ -104,14 +102,14 @@ func (r *Runtime) find(c *container, j journal) error {
 
 // prune removes what belongs to no container.
 func (r *Runtime) prune(ctx context.Context) error {
-	entries, err := os.ReadDir(r.scratch)
+	var errs []error
+	entries, err := os.ReadDir(r.scratch) // the containers' own folders if there is no other place
 	if err != nil {
 		return fmt.Errorf("looking for scratch files: %w", err)
 	}
-	var errs []error
 	for _, e := range entries {
 		if r.containers[e.Name()] == nil {
-			errs = append(errs, removeScratch(filepath.Join(r.scratch, e.Name())))
+			errs = append(errs, removeTree(filepath.Join(r.scratch, e.Name())))
 		}
 	}
 	known := map[string]bool{}

@@ -200,7 +200,6 @@ func (r *Runtime) uniqueName() string {
 
 const (
 	containersDir = "containers"
-	scratchDir    = "scratch"
 	lockFile      = "lock"
 )
 
@@ -212,7 +211,7 @@ func (r *Runtime) prepareDirs() error {
 	if r.dir, err = filepath.EvalSymlinks(r.cfg.Dir); err != nil {
 		return fmt.Errorf("resolving the state directory: %w", err)
 	}
-	r.scratch = filepath.Join(r.dir, scratchDir)
+	r.scratch = filepath.Join(r.dir, containersDir)
 	if r.cfg.ScratchDir != "" {
 		if err := os.MkdirAll(r.cfg.ScratchDir, 0o700); err != nil {
 			return fmt.Errorf("making the scratch directory: %w", err)
@@ -765,8 +764,8 @@ func (r *Runtime) killAndWait(ctx context.Context, c *container) error {
 	}
 }
 
-// clear removes the files and cgroups of a container that has no process any more. The folder goes last: as long as it is
-// there, this can be done again.
+// clear removes the files and cgroups of a container that has no process any more. When it is interrupted, what is left is taken
+// for a container that never ran, and removed, too.
 func (r *Runtime) clear(ctx context.Context, c *container) error {
 	if c.pidfd != nil {
 		<-c.ended
@@ -775,35 +774,36 @@ func (r *Runtime) clear(ctx context.Context, c *container) error {
 	if err := c.rec.Cgroup.remove(ctx); err != nil {
 		return err
 	}
-	if err := removeScratch(c.scratch); err != nil {
-		return fmt.Errorf("removing scratch files: %w", err)
-	}
-	for _, name := range []string{stdinFile, journalFile, specFile} {
-		if name == stdinFile && !c.rec.Spec.Stdin {
-			continue
-		}
-		if err := unix.Unlink(filepath.Join(c.dir, name)); err != nil && !errors.Is(err, unix.ENOENT) {
-			return fmt.Errorf("removing %s: %w", name, err)
-		}
-	}
-	if err := os.RemoveAll(c.dir); err != nil {
-		return fmt.Errorf("removing the folder: %w", err)
+	if err := c.removeFiles(); err != nil {
+		return fmt.Errorf("removing its files: %w", err)
 	}
 	return nil
 }
 
-// removeScratch removes a container's scratch directory, most of the time one that the container has not written to.
-func removeScratch(dir string) error {
-	upper, work := filepath.Join(dir, upperDir), filepath.Join(dir, workDir)
-	if unix.Rmdir(upper) == nil {
+// removeFiles removes c's folders, by the shortest way for one that has not written to its root.
+func (c *container) removeFiles() error {
+	if unix.Rmdir(filepath.Join(c.scratch, upperDir)) == nil {
 		// What an overlay puts there, inside out.
-		made := filepath.Join(work, "work", "incompat", "volatile")
+		made := filepath.Join(c.scratch, workDir, "work", "incompat", "volatile")
 		_ = unix.Unlink(filepath.Join(made, "dirty"))
-		for made != work && unix.Rmdir(made) == nil {
+		for made != c.scratch && unix.Rmdir(made) == nil {
 			made = filepath.Dir(made)
 		}
-		_ = unix.Rmdir(work)
 	}
+	if c.rec.Spec.Stdin {
+		_ = unix.Unlink(filepath.Join(c.dir, stdinFile))
+	}
+	_ = unix.Unlink(filepath.Join(c.dir, recordFile))
+	if c.scratch != c.dir {
+		if err := removeDir(c.scratch); err != nil {
+			return err
+		}
+	}
+	return removeDir(c.dir)
+}
+
+// removeDir removes dir, which is probably empty. It may be gone already.
+func removeDir(dir string) error {
 	if err := unix.Rmdir(dir); err == nil || errors.Is(err, unix.ENOENT) {
 		return nil
 	}

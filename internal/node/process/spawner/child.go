@@ -22,17 +22,6 @@ import (
 // image is the request's image. It is not part of the spawner's memory until a fork reads into it.
 var image [MaxImage / 8]uint64
 
-var (
-	regs [maxRegs]uintptr
-
-	// Where an operation did not work. command sets it in memory that it shares with the fork.
-	failedPhase, failedStep, failedErrno uintptr
-
-	mainPID    uintptr
-	mainStatus uint32
-	mainDone   bool
-)
-
 // Phases of a Reply.
 const (
 	PhaseRead = iota
@@ -71,15 +60,15 @@ func word(r uint64) *uint64 { return (*uint64)(unsafe.Add(unsafe.Pointer(&image)
 func child() {
 	setHandler(uintptr(syscall.SIGCHLD), sigDFL)
 	for i := range RegFirstFD {
-		regs[i] = none
+		state.regs[i] = none
 	}
-	for i := 1; i < nReceived; i++ {
-		regs[RegFirstFD+i-1] = uintptr(received[i])
+	for i := 1; i < int(state.nReceived); i++ {
+		state.regs[RegFirstFD+i-1] = uintptr(state.received[i])
 	}
-	if nReceived > 1 {
-		regs[RegControl] = uintptr(received[1]) // meaningful with FlagExec only
+	if state.nReceived > 1 {
+		state.regs[RegControl] = uintptr(state.received[1]) // meaningful with FlagExec only
 	}
-	reply = Reply{ID: request.ID}
+	state.reply = Reply{ID: state.request.ID}
 	if !readImage() {
 		fail()
 	}
@@ -88,7 +77,7 @@ func child() {
 		fail()
 	}
 	if h.Flags&FlagProbe != 0 {
-		reply.Kind = ReplyReady
+		state.reply.Kind = ReplyReady
 		send(SocketFD, -1)
 		exit(0)
 	}
@@ -102,29 +91,29 @@ func child() {
 	// From here on the record says that the command may have run, whatever becomes of this process.
 	closeFD(LockFD)
 
-	failedErrno = 0
+	state.failedErrno = 0
 	pid, errno := vfork(syscall.CLONE_VM|syscall.CLONE_VFORK|uintptr(syscall.SIGCHLD),
-		uintptr(unsafe.Pointer(&commandStack))+unsafe.Sizeof(commandStack))
+		uintptr(unsafe.Pointer(&state.commandStack))+unsafe.Sizeof(state.commandStack))
 	if errno != 0 {
-		failedPhase, failedStep, failedErrno = PhaseFork, 0, errno
+		state.failedPhase, state.failedStep, state.failedErrno = PhaseFork, 0, errno
 	}
-	if failedErrno != 0 {
+	if state.failedErrno != 0 {
 		if h.Flags&FlagExec == 0 {
 			recordFailure()
 		}
 		fail()
 	}
-	mainPID = pid
+	state.mainPID = pid
 	if h.Flags&(FlagExec|FlagPIDOne) == 0 {
 		recordMain()
 	}
 	if !run(h.After, PhaseAfter) {
 		// Only descriptors are closed there, which always works.
-		failedErrno = 0
+		state.failedErrno = 0
 	}
-	reply.Kind = ReplyReady
+	state.reply.Kind = ReplyReady
 	if h.Flags&FlagExec != 0 {
-		send(regs[RegControl], int(regs[RegMaster]))
+		send(state.regs[RegControl], int(state.regs[RegMaster]))
 	} else {
 		send(SocketFD, -1)
 	}
@@ -138,21 +127,21 @@ func child() {
 //go:nosplit
 //go:norace
 func readImage() bool {
-	failedPhase, failedStep = PhaseRead, 0
-	size := uintptr(request.Size)
+	state.failedPhase, state.failedStep = PhaseRead, 0
+	size := uintptr(state.request.Size)
 	if size > unsafe.Sizeof(image) {
-		failedErrno = uintptr(syscall.E2BIG)
+		state.failedErrno = uintptr(syscall.E2BIG)
 		return false
 	}
 	for n := uintptr(0); n < size; {
-		r, _, errno := syscall.RawSyscall6(syscall.SYS_PREAD64, uintptr(received[0]), at(uint64(n)), size-n, n, 0, 0)
+		r, _, errno := syscall.RawSyscall6(syscall.SYS_PREAD64, uintptr(state.received[0]), at(uint64(n)), size-n, n, 0, 0)
 		if errno != 0 || r == 0 {
-			failedErrno = uintptr(errno)
+			state.failedErrno = uintptr(errno)
 			return false
 		}
 		n += r
 	}
-	closeFD(uintptr(received[0]))
+	closeFD(uintptr(state.received[0]))
 	return true
 }
 
@@ -174,7 +163,7 @@ func run(s Span, phase uintptr) bool {
 	for i := range s.Count {
 		o := (*operation)(unsafe.Pointer(word(s.First + i*uint64(operationSize))))
 		if errno := operate(o); errno != 0 && errno != uintptr(o.Ignore[0]) && errno != uintptr(o.Ignore[1]) {
-			failedPhase, failedStep, failedErrno = phase, uintptr(i), errno
+			state.failedPhase, state.failedStep, state.failedErrno = phase, uintptr(i), errno
 			return false
 		}
 	}
@@ -185,7 +174,7 @@ func run(s Span, phase uintptr) bool {
 //go:norace
 func operate(o *operation) (errno uintptr) {
 	if o.Nr == loadInt32 {
-		regs[o.Save] = uintptr(*(*int32)(unsafe.Pointer(word(o.Args[0]))))
+		state.regs[o.Save] = uintptr(*(*int32)(unsafe.Pointer(word(o.Args[0]))))
 		return 0
 	}
 	for i := range o.Args {
@@ -193,7 +182,7 @@ func operate(o *operation) (errno uintptr) {
 		case o.Pointers&(1<<i) != 0:
 			o.Args[i] += uint64(at(0))
 		case o.Registers&(1<<i) != 0:
-			o.Args[i] = uint64(regs[o.Args[i]])
+			o.Args[i] = uint64(state.regs[o.Args[i]])
 		}
 	}
 	r, _, e := syscall.RawSyscall6(uintptr(o.Nr), uintptr(o.Args[0]), uintptr(o.Args[1]), uintptr(o.Args[2]),
@@ -202,7 +191,7 @@ func operate(o *operation) (errno uintptr) {
 		return uintptr(e)
 	}
 	if o.Save != RegNone {
-		regs[o.Save] = r
+		state.regs[o.Save] = r
 	}
 	return 0
 }
@@ -246,7 +235,7 @@ func execute(h *Header) {
 		break
 	}
 	// Only now: this memory is the fork's, too, and says that the command did not run.
-	failedPhase, failedStep, failedErrno = PhaseExec, uintptr(step), result
+	state.failedPhase, state.failedStep, state.failedErrno = PhaseExec, uintptr(step), result
 }
 
 // fail tells the other side what did not work, and ends the process.
@@ -254,12 +243,12 @@ func execute(h *Header) {
 //go:nosplit
 //go:norace
 func fail() {
-	reply.Kind = ReplyFailed
-	reply.Phase = int32(failedPhase)
-	reply.Step = int32(failedStep)
-	reply.Errno = int32(failedErrno)
-	if request.Size != 0 && header().Flags&FlagExec != 0 {
-		send(regs[RegControl], -1)
+	state.reply.Kind = ReplyFailed
+	state.reply.Phase = int32(state.failedPhase)
+	state.reply.Step = int32(state.failedStep)
+	state.reply.Errno = int32(state.failedErrno)
+	if state.request.Size != 0 && header().Flags&FlagExec != 0 {
+		send(state.regs[RegControl], -1)
 	} else {
 		send(SocketFD, -1)
 	}
@@ -273,21 +262,21 @@ func fail() {
 //go:norace
 func recordRun() bool {
 	sec, nsec := now(realtime)
-	reply.TimeNS = sec*1e9 + nsec
-	nLine = 0
+	state.reply.TimeNS = sec*1e9 + nsec
+	state.nLine = 0
 	addString("run ")
-	for i := range regs[RegPIDLen] {
+	for i := range state.regs[RegPIDLen] {
 		addByte(*(*byte)(unsafe.Pointer(word(uint64(header().PIDText) + uint64(i)))))
 	}
 	addByte(' ')
-	addInt(reply.TimeNS, 1)
+	addInt(state.reply.TimeNS, 1)
 	addByte('\n')
-	r, errno := sys(syscall.SYS_WRITE, regs[RegJournal], uintptr(unsafe.Pointer(&line)), uintptr(nLine))
-	failedPhase, failedStep, failedErrno = PhaseRecord, 0, errno
-	if errno == 0 && int(r) != nLine {
-		failedErrno = uintptr(syscall.ENOSPC)
+	r, errno := sys(syscall.SYS_WRITE, state.regs[RegJournal], uintptr(unsafe.Pointer(&state.line)), uintptr(state.nLine))
+	state.failedPhase, state.failedStep, state.failedErrno = PhaseRecord, 0, errno
+	if errno == 0 && int(r) != state.nLine {
+		state.failedErrno = uintptr(syscall.ENOSPC)
 	}
-	return failedErrno == 0
+	return state.failedErrno == 0
 }
 
 // recordMain writes to the journal which process is the command: the one thing that is left to know its descendants by if this
@@ -296,11 +285,11 @@ func recordRun() bool {
 //go:nosplit
 //go:norace
 func recordMain() {
-	nLine = 0
+	state.nLine = 0
 	addString("main ")
-	addInt(int64(mainPID), 1)
+	addInt(int64(state.mainPID), 1)
 	addByte('\n')
-	sys(syscall.SYS_WRITE, regs[RegJournal], uintptr(unsafe.Pointer(&line)), uintptr(nLine))
+	sys(syscall.SYS_WRITE, state.regs[RegJournal], uintptr(unsafe.Pointer(&state.line)), uintptr(state.nLine))
 }
 
 // recordFailure writes to the journal that the command did not run after all.
@@ -308,15 +297,15 @@ func recordMain() {
 //go:nosplit
 //go:norace
 func recordFailure() {
-	nLine = 0
+	state.nLine = 0
 	addString("fail ")
-	addInt(int64(failedPhase), 1)
+	addInt(int64(state.failedPhase), 1)
 	addByte(' ')
-	addInt(int64(failedStep), 1)
+	addInt(int64(state.failedStep), 1)
 	addByte(' ')
-	addInt(int64(failedErrno), 1)
+	addInt(int64(state.failedErrno), 1)
 	addByte('\n')
-	sys(syscall.SYS_WRITE, regs[RegJournal], uintptr(unsafe.Pointer(&line)), uintptr(nLine))
+	sys(syscall.SYS_WRITE, state.regs[RegJournal], uintptr(unsafe.Pointer(&state.line)), uintptr(state.nLine))
 }
 
 // recordExit writes to the journal how the command ended.
@@ -325,7 +314,7 @@ func recordFailure() {
 //go:norace
 func recordExit() {
 	sec, nsec := now(realtime)
-	code, sig := int64(mainStatus>>8&0xff), int64(mainStatus&0x7f)
+	code, sig := int64(state.mainStatus>>8&0xff), int64(state.mainStatus&0x7f)
 	if sig != 0 {
 		code = 128 + sig
 	}
@@ -333,7 +322,7 @@ func recordExit() {
 	if code != 0 {
 		oom = outOfMemoryKills()
 	}
-	nLine = 0
+	state.nLine = 0
 	addString("exit ")
 	addInt(code, 1)
 	addByte(' ')
@@ -341,11 +330,11 @@ func recordExit() {
 	addByte(' ')
 	addInt(oom, 1)
 	addByte(' ')
-	addInt(logLost, 1)
+	addInt(state.logLost, 1)
 	addByte(' ')
 	addInt(sec*1e9+nsec, 1)
 	addByte('\n')
-	sys(syscall.SYS_WRITE, regs[RegJournal], uintptr(unsafe.Pointer(&line)), uintptr(nLine))
+	sys(syscall.SYS_WRITE, state.regs[RegJournal], uintptr(unsafe.Pointer(&state.line)), uintptr(state.nLine))
 }
 
 // outOfMemoryKills returns how many processes of the container the kernel has killed for want of memory.
@@ -354,32 +343,29 @@ func recordExit() {
 //go:norace
 func outOfMemoryKills() (kills int64) {
 	const word = "oom_kill "
-	if regs[RegOOM] == none {
+	if state.regs[RegOOM] == none {
 		return 0
 	}
-	n, _, errno := syscall.RawSyscall6(syscall.SYS_PREAD64, regs[RegOOM], uintptr(unsafe.Pointer(&scratch)),
-		uintptr(len(scratch)), 0, 0, 0)
+	n, _, errno := syscall.RawSyscall6(syscall.SYS_PREAD64, state.regs[RegOOM], uintptr(unsafe.Pointer(&state.scratch)),
+		uintptr(len(state.scratch)), 0, 0, 0)
 	if errno != 0 {
 		return 0
 	}
 	for i := 0; i+len(word) <= int(n); i++ {
 		j := 0
-		for j < len(word) && scratch[i+j] == word[j] {
+		for j < len(word) && state.scratch[i+j] == word[j] {
 			j++
 		}
 		if j < len(word) {
 			continue
 		}
-		for i += j; i < int(n) && scratch[i] >= '0' && scratch[i] <= '9'; i++ {
-			kills = kills*10 + int64(scratch[i]-'0')
+		for i += j; i < int(n) && state.scratch[i] >= '0' && state.scratch[i] <= '9'; i++ {
+			kills = kills*10 + int64(state.scratch[i]-'0')
 		}
 		return kills
 	}
 	return 0
 }
-
-// scratch is for reading small files.
-var scratch [4096]byte
 
 // Control is what a real-time signal ControlSignal, sent with a value by the other side, asks for: the operation in the upper
 // 8 bits of the value and its argument in the lower 32.
@@ -390,35 +376,23 @@ const (
 	ControlWindow     = 3 // rows << 16 | columns of the terminal
 )
 
-// signalInfo is the kernel's signalfd_siginfo.
-type signalInfo struct {
-	Signo uint32
-	_     int32
-	Code  int32
-	_     [9]uint32
-	Value uint64
-	_     [9]uint64
-}
-
-var signals [16]signalInfo
-
 // takeSignals reads what has arrived, reaps, and passes on to the command what is meant for it.
 //
 //go:nosplit
 //go:norace
 func takeSignals() {
-	n, errno := sys(syscall.SYS_READ, regs[RegSignals], uintptr(unsafe.Pointer(&signals)), unsafe.Sizeof(signals))
+	n, errno := sys(syscall.SYS_READ, state.regs[RegSignals], uintptr(unsafe.Pointer(&state.signals)), unsafe.Sizeof(state.signals))
 	if errno != 0 {
 		return
 	}
-	for i := range n / unsafe.Sizeof(signals[0]) {
-		switch s := &signals[i&15]; {
-		case s.Signo == uint32(syscall.SIGCHLD):
+	for i := range n / unsafe.Sizeof(state.signals[0]) {
+		switch s := &state.signals[i&3]; {
+		case s.signo == uint32(syscall.SIGCHLD):
 			reap()
-		case s.Signo == ControlSignal && s.Code == sigQueue:
-			obey(s.Value)
-		case mainPID != 0:
-			kill(mainPID, uintptr(s.Signo))
+		case s.signo == ControlSignal && s.code == sigQueue:
+			obey(s.value)
+		case state.mainPID != 0:
+			kill(state.mainPID, uintptr(s.signo))
 		}
 	}
 }
@@ -429,20 +403,20 @@ func obey(value uint64) {
 	arg := uintptr(uint32(value))
 	switch value >> 56 {
 	case ControlKill:
-		if mainPID != 0 {
-			kill(mainPID, arg)
+		if state.mainPID != 0 {
+			kill(state.mainPID, arg)
 		}
 	case ControlCloseStdin:
 		if header().Flags&FlagTTY != 0 {
-			endOfInput = true
+			state.endOfInput = true
 			return
 		}
-		closeFD(regs[RegStdin])
-		regs[RegStdin] = none
+		closeFD(state.regs[RegStdin])
+		state.regs[RegStdin] = none
 	case ControlWindow:
 		if header().Flags&FlagTTY != 0 {
 			size := [4]uint16{uint16(arg >> 16), uint16(arg)}
-			sys(syscall.SYS_IOCTL, regs[RegMaster], tiocSWINSZ, uintptr(unsafe.Pointer(&size)))
+			sys(syscall.SYS_IOCTL, state.regs[RegMaster], tiocSWINSZ, uintptr(unsafe.Pointer(&size)))
 		}
 	}
 }
@@ -462,22 +436,11 @@ func reap() (children bool) {
 			return false
 		case pid == 0:
 			return true
-		case pid == mainPID:
-			mainStatus, mainDone, mainPID = status, true, 0
+		case pid == state.mainPID:
+			state.mainStatus, state.mainDone, state.mainPID = status, true, 0
 		}
 	}
 }
-
-type pollFD struct {
-	fd      int32
-	events  int16
-	revents int16
-}
-
-var (
-	polls   [6]pollFD
-	timeout [2]int64
-)
 
 // wait waits until something happens, or for the given time in milliseconds unless it is negative.
 //
@@ -486,10 +449,10 @@ var (
 func wait(count int, millis int64) (ready uintptr) {
 	t := uintptr(0)
 	if millis >= 0 {
-		timeout = [2]int64{millis / 1000, millis % 1000 * 1e6}
-		t = uintptr(unsafe.Pointer(&timeout))
+		state.timeout = [2]int64{millis / 1000, millis % 1000 * 1e6}
+		t = uintptr(unsafe.Pointer(&state.timeout))
 	}
-	ready, _, errno := syscall.RawSyscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&polls)), uintptr(count), t, 0, 0, 0)
+	ready, _, errno := syscall.RawSyscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&state.polls)), uintptr(count), t, 0, 0, 0)
 	if errno != 0 {
 		return 0
 	}
@@ -504,6 +467,7 @@ const (
 	pollControl
 	pollStdin
 	pollMaster
+	nPolls
 )
 
 // supervise keeps the log, passes signals on and reaps, until the command has ended.
@@ -513,37 +477,37 @@ const (
 func supervise() {
 	openStreams()
 	exec := header().Flags&FlagExec != 0
-	for !mainDone {
-		polls[pollSignals] = pollFD{fd: int32(regs[RegSignals]), events: pollIn}
-		polls[pollStream0] = pollFD{fd: streams[0].fd, events: pollIn}
-		polls[pollStream1] = pollFD{fd: streams[1].fd, events: pollIn}
-		polls[pollControl] = pollFD{fd: -1}
+	for !state.mainDone {
+		state.polls[pollSignals] = pollFD{fd: int32(state.regs[RegSignals]), events: pollIn}
+		state.polls[pollStream0] = pollFD{fd: state.streams[0].fd, events: pollIn}
+		state.polls[pollStream1] = pollFD{fd: state.streams[1].fd, events: pollIn}
+		state.polls[pollControl] = pollFD{fd: -1}
 		if exec {
-			polls[pollControl].fd = int32(regs[RegControl])
+			state.polls[pollControl].fd = int32(state.regs[RegControl])
 		}
 		pollTerminalInput()
-		if wait(len(polls), holdFor()) == 0 {
+		if wait(len(state.polls), holdFor()) == 0 {
 			flushHeld()
 			continue
 		}
-		if polls[pollStream0].revents != 0 {
+		if state.polls[pollStream0].revents != 0 {
 			pump(0)
 		}
-		if polls[pollStream1].revents != 0 {
+		if state.polls[pollStream1].revents != 0 {
 			pump(1)
 		}
-		if polls[pollStdin].revents|polls[pollMaster].revents != 0 {
+		if state.polls[pollStdin].revents|state.polls[pollMaster].revents != 0 {
 			pumpInput()
 		}
-		if polls[pollControl].revents&(pollHangUp|pollErr) != 0 {
+		if state.polls[pollControl].revents&(pollHangUp|pollErr) != 0 {
 			// The other side wants it ended, or is gone itself. The command leads a session and a group of its own.
-			kill(mainPID, uintptr(syscall.SIGKILL))
-			kill(-mainPID, uintptr(syscall.SIGKILL))
-			closeFD(regs[RegControl])
-			regs[RegControl] = none
+			kill(state.mainPID, uintptr(syscall.SIGKILL))
+			kill(-state.mainPID, uintptr(syscall.SIGKILL))
+			closeFD(state.regs[RegControl])
+			state.regs[RegControl] = none
 			exec = false
 		}
-		if polls[pollSignals].revents != 0 {
+		if state.polls[pollSignals].revents != 0 {
 			takeSignals()
 		}
 		flushHeld()
@@ -556,10 +520,10 @@ func supervise() {
 //go:norace
 func finish() {
 	if header().Flags&FlagExec != 0 {
-		if regs[RegControl] != none {
-			reply.Kind = ReplyExited
-			reply.Status = int32(mainStatus)
-			send(regs[RegControl], -1)
+		if state.regs[RegControl] != none {
+			state.reply.Kind = ReplyExited
+			state.reply.Status = int32(state.mainStatus)
+			send(state.regs[RegControl], -1)
 		}
 		exit(0)
 	}
@@ -596,7 +560,7 @@ func killAll() {
 			// Children, and no way to find out which: not even a list of them in /proc. Do not hang on them.
 			return
 		}
-		polls[0] = pollFD{fd: -1}
+		state.polls[0] = pollFD{fd: -1}
 		wait(1, 1)
 	}
 }
@@ -606,14 +570,13 @@ func killAll() {
 //go:nosplit
 //go:norace
 func killCgroup() {
-	one := [1]byte{'1'}
-	if regs[RegKill] != none {
-		sys(syscall.SYS_WRITE, regs[RegKill], uintptr(unsafe.Pointer(&one)), 1)
+	if state.regs[RegKill] != none {
+		sys(syscall.SYS_WRITE, state.regs[RegKill], uintptr(unsafe.Pointer(&state.one)), 1)
 		return
 	}
-	if regs[RegProcs] != none {
-		sys(syscall.SYS_LSEEK, regs[RegProcs], 0, 0)
-		killListed(regs[RegProcs])
+	if state.regs[RegProcs] != none {
+		sys(syscall.SYS_LSEEK, state.regs[RegProcs], 0, 0)
+		killListed(state.regs[RegProcs])
 	}
 }
 
@@ -641,11 +604,11 @@ func killChildren() bool {
 func killListed(fd uintptr) {
 	pid := uintptr(0)
 	for {
-		n, errno := sys(syscall.SYS_READ, fd, uintptr(unsafe.Pointer(&scratch)), uintptr(len(scratch)))
+		n, errno := sys(syscall.SYS_READ, fd, uintptr(unsafe.Pointer(&state.scratch)), uintptr(len(state.scratch)))
 		if errno != 0 || n == 0 {
 			break
 		}
-		for _, b := range scratch[:n] {
+		for _, b := range state.scratch[:n] {
 			if b >= '0' && b <= '9' {
 				pid = pid*10 + uintptr(b-'0')
 				continue

@@ -21,49 +21,21 @@ const (
 	maxPieces  = 512
 )
 
-// stream is one of the command's outputs.
-type stream struct {
-	fd     int32 // negative: closed
-	held   int   // bytes in buffer that have been read and not written
-	since  int64 // when the first of them came, in milliseconds of the monotonic clock
-	full   [prefixSize]byte
-	part   [prefixSize]byte
-	buffer [bufferSize]byte
-}
-
-type ioVec struct {
-	base uintptr
-	size uintptr
-}
-
-var (
-	streams [2]stream
-
-	pieces  [maxPieces]ioVec
-	nPieces int
-	nBytes  int64
-
-	logSize int64
-	logLost int64 // bytes that could not be written
-	torn    bool  // the last write ended inside a record
-	newline = [1]byte{'\n'}
-)
-
 //go:nosplit
 //go:norace
 func openStreams() {
-	streams[0].fd, streams[1].fd = -1, -1
+	state.streams[0].fd, state.streams[1].fd = -1, -1
 	if header().Flags&FlagExec != 0 {
 		return
 	}
 	if header().Flags&FlagTTY != 0 {
-		streams[0].fd = int32(regs[RegMaster])
+		state.streams[0].fd = int32(state.regs[RegMaster])
 	} else {
-		streams[0].fd = int32(regs[RegOut])
-		streams[1].fd = int32(regs[RegErr])
+		state.streams[0].fd = int32(state.regs[RegOut])
+		state.streams[1].fd = int32(state.regs[RegErr])
 	}
-	if regs[RegLogSize] != none {
-		logSize = int64(regs[RegLogSize])
+	if state.regs[RegLogSize] != none {
+		state.logSize = int64(state.regs[RegLogSize])
 	}
 }
 
@@ -72,7 +44,7 @@ func openStreams() {
 //go:nosplit
 //go:norace
 func holdFor() int64 {
-	if streams[0].held+streams[1].held == 0 {
+	if state.streams[0].held+state.streams[1].held == 0 {
 		return -1
 	}
 	return holdMillis
@@ -90,12 +62,12 @@ func millis() int64 {
 //go:nosplit
 //go:norace
 func flushHeld() {
-	if streams[0].held+streams[1].held == 0 {
+	if state.streams[0].held+state.streams[1].held == 0 {
 		return
 	}
 	t := millis()
-	for i := range streams {
-		if s := &streams[i]; s.held > 0 && t-s.since >= holdMillis {
+	for i := range state.streams {
+		if s := &state.streams[i]; s.held > 0 && t-s.since >= holdMillis {
 			write(i, s.held, true)
 		}
 	}
@@ -106,11 +78,11 @@ func flushHeld() {
 //go:nosplit
 //go:norace
 func pump(i int) bool {
-	s := &streams[i&1]
+	s := &state.streams[i&1]
 	if s.fd < 0 {
 		return false
 	}
-	n, errno := sys(syscall.SYS_READ, uintptr(s.fd), uintptr(unsafe.Pointer(&s.buffer))+uintptr(s.held), uintptr(bufferSize-s.held))
+	n, errno := sys(syscall.SYS_READ, uintptr(s.fd), uintptr(unsafe.Pointer(&state.buffers[i&1]))+uintptr(s.held), uintptr(bufferSize-s.held))
 	switch {
 	case errno == uintptr(syscall.EINTR):
 		return true
@@ -134,10 +106,10 @@ func pump(i int) bool {
 //go:nosplit
 //go:norace
 func drain() {
-	for i := range streams {
+	for i := range state.streams {
 		for pump(i) {
 		}
-		write(i, streams[i].held, true)
+		write(i, state.streams[i].held, true)
 	}
 }
 
@@ -147,7 +119,7 @@ func drain() {
 //go:norace
 func stamp(i int) {
 	sec, nsec := now(realtime)
-	nLine = 0
+	state.nLine = 0
 	addDate(sec)
 	addByte('.')
 	addInt(nsec, 9)
@@ -156,9 +128,9 @@ func stamp(i int) {
 	} else {
 		addString("Z stderr F ")
 	}
-	s := &streams[i&1]
-	copy(s.full[:], line[:nLine])
-	copy(s.part[:], line[:nLine])
+	s := &state.streams[i&1]
+	copy(s.full[:], state.line[:state.nLine])
+	copy(s.part[:], state.line[:state.nLine])
 	s.part[prefixSize-2] = 'P'
 }
 
@@ -171,20 +143,20 @@ func write(i, n int, all bool) {
 	if n == 0 {
 		return
 	}
-	s := &streams[i&1]
+	s := &state.streams[i&1]
 	stamp(i)
 	from := 0
 	for from < n {
-		end := lineEnd(s, from, n)
-		ended := end < n && s.buffer[end&(bufferSize-1)] == '\n'
+		end := lineEnd(i, from, n)
+		ended := end < n && state.buffers[i&1][end&(bufferSize-1)] == '\n'
 		if !ended && !all && end-from < maxLogLine {
 			break
 		}
-		if nPieces > maxPieces-5 {
+		if state.nPieces > maxPieces-5 {
 			rotateIfDue()
 			commit()
 		}
-		addRecord(s, from, end, ended)
+		addRecord(i, from, end, ended)
 		from = end
 		if ended {
 			from++
@@ -194,7 +166,7 @@ func write(i, n int, all bool) {
 	commit()
 	s.held = n - from
 	if from > 0 && s.held > 0 {
-		copy(s.buffer[:], s.buffer[from&(bufferSize-1):n&(2*bufferSize-1)])
+		copy(state.buffers[i&1][:], state.buffers[i&1][from&(bufferSize-1):n&(2*bufferSize-1)])
 		s.since = millis()
 	}
 }
@@ -203,11 +175,11 @@ func write(i, n int, all bool) {
 //
 //go:nosplit
 //go:norace
-func lineEnd(s *stream, from, n int) int {
+func lineEnd(i, from, n int) int {
 	if n > from+maxLogLine {
 		n = from + maxLogLine
 	}
-	for from < n && s.buffer[from&(bufferSize-1)] != '\n' {
+	for from < n && state.buffers[i&1][from&(bufferSize-1)] != '\n' {
 		from++
 	}
 	return from
@@ -215,13 +187,14 @@ func lineEnd(s *stream, from, n int) int {
 
 //go:nosplit
 //go:norace
-func addRecord(s *stream, from, end int, ended bool) {
-	if torn {
+func addRecord(i, from, end int, ended bool) {
+	if state.torn {
 		// What the last write left behind is not to run into this record.
-		torn = false
-		add(uintptr(unsafe.Pointer(&newline)), 1)
+		state.torn = false
+		add(uintptr(unsafe.Pointer(&state.newline)), 1)
 	}
-	text := uintptr(unsafe.Pointer(&s.buffer)) + uintptr(from)
+	s := &state.streams[i&1]
+	text := uintptr(unsafe.Pointer(&state.buffers[i&1])) + uintptr(from)
 	if ended {
 		add(uintptr(unsafe.Pointer(&s.full)), uintptr(prefixSize))
 		add(text, uintptr(end-from)+1)
@@ -229,15 +202,15 @@ func addRecord(s *stream, from, end int, ended bool) {
 	}
 	add(uintptr(unsafe.Pointer(&s.part)), uintptr(prefixSize))
 	add(text, uintptr(end-from))
-	add(uintptr(unsafe.Pointer(&newline)), 1)
+	add(uintptr(unsafe.Pointer(&state.newline)), 1)
 }
 
 //go:nosplit
 //go:norace
 func add(base, size uintptr) {
-	pieces[nPieces&(maxPieces-1)] = ioVec{base, size}
-	nPieces++
-	nBytes += int64(size)
+	state.pieces[state.nPieces&(maxPieces-1)] = ioVec{base, size}
+	state.nPieces++
+	state.nBytes += int64(size)
 }
 
 // commit writes the pieces to the log file. What cannot be written is dropped and counted: the command must not hang because
@@ -247,20 +220,20 @@ func add(base, size uintptr) {
 //go:norace
 func commit() {
 	first := 0
-	for regs[RegLog] != none && nBytes > 0 {
-		n, errno := sys(syscall.SYS_WRITEV, regs[RegLog], uintptr(unsafe.Pointer(&pieces[first&(maxPieces-1)])), uintptr(nPieces-first))
+	for state.regs[RegLog] != none && state.nBytes > 0 {
+		n, errno := sys(syscall.SYS_WRITEV, state.regs[RegLog], uintptr(unsafe.Pointer(&state.pieces[first&(maxPieces-1)])), uintptr(state.nPieces-first))
 		if errno == uintptr(syscall.EINTR) {
 			continue
 		}
 		if errno != 0 || n == 0 {
-			logLost += nBytes
+			state.logLost += state.nBytes
 			break
 		}
-		nBytes -= int64(n)
-		logSize += int64(n)
-		torn = nBytes > 0
-		for torn && n > 0 {
-			p := &pieces[first&(maxPieces-1)]
+		state.nBytes -= int64(n)
+		state.logSize += int64(n)
+		state.torn = state.nBytes > 0
+		for state.torn && n > 0 {
+			p := &state.pieces[first&(maxPieces-1)]
 			if n < p.size {
 				p.base += n
 				p.size -= n
@@ -270,7 +243,7 @@ func commit() {
 			first++
 		}
 	}
-	nPieces, nBytes = 0, 0
+	state.nPieces, state.nBytes = 0, 0
 }
 
 // rotateIfDue renames the log file and its predecessors and begins a new one, if what is to be written would make it too large.
@@ -280,11 +253,11 @@ func commit() {
 //go:norace
 func rotateIfDue() {
 	limit := header().LogMaxBytes
-	if limit <= 0 || logSize == 0 || logSize+nBytes <= limit {
+	if limit <= 0 || state.logSize == 0 || state.logSize+state.nBytes <= limit {
 		return
 	}
 	names := header().LogNames
-	dir := regs[RegLogDir]
+	dir := state.regs[RegLogDir]
 	if names.Count < 2 {
 		syscall.RawSyscall6(syscall.SYS_UNLINKAT, dir, logName(0), 0, 0, 0, 0)
 	}
@@ -295,9 +268,9 @@ func rotateIfDue() {
 	if errno != 0 {
 		return
 	}
-	closeFD(regs[RegLog])
-	regs[RegLog] = fd
-	logSize = 0
+	closeFD(state.regs[RegLog])
+	state.regs[RegLog] = fd
+	state.logSize = 0
 }
 
 // How log files are opened.
@@ -310,13 +283,6 @@ const (
 //go:norace
 func logName(i int) uintptr { return uintptr(*word(header().LogNames.First + 8*uint64(i))) }
 
-var (
-	input      [1024]byte
-	inputFrom  int
-	inputTo    int
-	endOfInput bool // send the terminal's end-of-file character once everything before it has gone
-)
-
 const endOfFile = 4 // ^D
 
 // pollTerminalInput says what to wait for so that what is written to RegStdin gets to the terminal.
@@ -324,46 +290,46 @@ const endOfFile = 4 // ^D
 //go:nosplit
 //go:norace
 func pollTerminalInput() {
-	polls[pollStdin] = pollFD{fd: -1}
-	polls[pollMaster] = pollFD{fd: -1}
-	if header().Flags&FlagTTY == 0 || regs[RegStdin] == none {
+	state.polls[pollStdin] = pollFD{fd: -1}
+	state.polls[pollMaster] = pollFD{fd: -1}
+	if header().Flags&FlagTTY == 0 || state.regs[RegStdin] == none {
 		return
 	}
-	if endOfInput && inputFrom == inputTo {
+	if state.endOfInput && state.inputFrom == state.inputTo {
 		readInput()
-		if inputFrom == inputTo {
-			endOfInput = false
-			input[0], inputFrom, inputTo = endOfFile, 0, 1
+		if state.inputFrom == state.inputTo {
+			state.endOfInput = false
+			state.input[0], state.inputFrom, state.inputTo = endOfFile, 0, 1
 		}
 	}
-	if inputFrom == inputTo {
-		polls[pollStdin] = pollFD{fd: int32(regs[RegStdin]), events: pollIn}
+	if state.inputFrom == state.inputTo {
+		state.polls[pollStdin] = pollFD{fd: int32(state.regs[RegStdin]), events: pollIn}
 	} else {
-		polls[pollMaster] = pollFD{fd: int32(regs[RegMaster]), events: pollOut}
+		state.polls[pollMaster] = pollFD{fd: int32(state.regs[RegMaster]), events: pollOut}
 	}
 }
 
 //go:nosplit
 //go:norace
 func readInput() {
-	n, errno := sys(syscall.SYS_READ, regs[RegStdin], uintptr(unsafe.Pointer(&input)), uintptr(len(input)))
-	inputFrom, inputTo = 0, 0
+	n, errno := sys(syscall.SYS_READ, state.regs[RegStdin], uintptr(unsafe.Pointer(&state.input)), uintptr(len(state.input)))
+	state.inputFrom, state.inputTo = 0, 0
 	if errno == 0 {
-		inputTo = int(n)
+		state.inputTo = int(n)
 	}
 }
 
 //go:nosplit
 //go:norace
 func pumpInput() {
-	if inputFrom == inputTo {
+	if state.inputFrom == state.inputTo {
 		readInput()
 	}
-	if inputFrom == inputTo {
+	if state.inputFrom == state.inputTo {
 		return
 	}
-	n, errno := sys(syscall.SYS_WRITE, regs[RegMaster], uintptr(unsafe.Pointer(&input[inputFrom&1023])), uintptr(inputTo-inputFrom))
+	n, errno := sys(syscall.SYS_WRITE, state.regs[RegMaster], uintptr(unsafe.Pointer(&state.input[state.inputFrom&1023])), uintptr(state.inputTo-state.inputFrom))
 	if errno == 0 {
-		inputFrom += int(n)
+		state.inputFrom += int(n)
 	}
 }

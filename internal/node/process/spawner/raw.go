@@ -70,67 +70,58 @@ func now(clock uintptr) (sec, nsec int64) {
 	return t[0], t[1]
 }
 
-// handler is the kernel's sigaction, whose fields after the first differ between architectures but are all zero here.
-var handler [4]uintptr
-
 //go:nosplit
 //go:norace
 func setHandler(sig, h uintptr) {
-	handler[0] = h
-	syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&handler)), 0, sysSignalMaskSize, 0, 0)
+	state.handler.handler = h
+	syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&state.handler)), 0, sysSignalMaskSize, 0, 0)
 }
 
-var (
-	sendIOV     syscall.Iovec
-	sendMsg     syscall.Msghdr
-	sendControl [24]byte // one descriptor
-)
+// prepareMessage sets up state.message for size bytes at base, with controlSize bytes of control data.
+//
+//go:nosplit
+//go:norace
+func prepareMessage(base, size, controlSize uintptr) {
+	state.iov = ioVec{base, size}
+	state.message = messageHeader{iov: uintptr(unsafe.Pointer(&state.iov)), nIOV: 1}
+	if controlSize > 0 {
+		state.message.control = uintptr(unsafe.Pointer(&state.control))
+		state.message.controlSize = controlSize
+	}
+}
 
-// send sends reply, and a descriptor along with it unless fd is negative.
+// send sends state.reply, and a descriptor along with it unless fd is negative.
 //
 //go:nosplit
 //go:norace
 func send(socket uintptr, fd int) {
-	sendIOV.Base = (*byte)(unsafe.Pointer(&reply))
-	sendIOV.Len = uint64(unsafe.Sizeof(reply))
-	sendMsg.Iov = &sendIOV
-	sendMsg.Iovlen = 1
-	sendMsg.Control = nil
-	sendMsg.Controllen = 0
+	size := uintptr(0)
 	if fd >= 0 {
-		h := (*syscall.Cmsghdr)(unsafe.Pointer(&sendControl))
-		h.Len = uint64(unsafe.Sizeof(*h)) + 4
-		h.Level = syscall.SOL_SOCKET
-		h.Type = syscall.SCM_RIGHTS
-		*(*int32)(unsafe.Pointer(&sendControl[16])) = int32(fd)
-		sendMsg.Control = &sendControl[0]
-		sendMsg.Controllen = uint64(len(sendControl))
+		h := (*controlHeader)(unsafe.Pointer(&state.control))
+		*h = controlHeader{size: unsafe.Sizeof(*h) + 4, level: syscall.SOL_SOCKET, kind: syscall.SCM_RIGHTS}
+		*(*int32)(unsafe.Add(unsafe.Pointer(h), unsafe.Sizeof(*h))) = int32(fd)
+		size = unsafe.Sizeof(*h) + 8
 	}
+	prepareMessage(uintptr(unsafe.Pointer(&state.reply)), unsafe.Sizeof(state.reply), size)
 	for {
-		_, errno := sys(syscall.SYS_SENDMSG, socket, uintptr(unsafe.Pointer(&sendMsg)), syscall.MSG_NOSIGNAL)
+		_, errno := sys(syscall.SYS_SENDMSG, socket, uintptr(unsafe.Pointer(&state.message)), syscall.MSG_NOSIGNAL)
 		if errno != uintptr(syscall.EINTR) {
 			return
 		}
 	}
 }
 
-// line is where short texts are put together.
-var (
-	line  [256]byte
-	nLine int
-)
-
 //go:nosplit
 //go:norace
 func addString(s string) {
-	nLine += copy(line[nLine:], s)
+	state.nLine += copy(state.line[state.nLine:], s)
 }
 
 //go:nosplit
 //go:norace
 func addByte(b byte) {
-	line[nLine] = b
-	nLine++
+	state.line[state.nLine] = b
+	state.nLine++
 }
 
 // addInt adds v, at least with the given number of digits. v is not negative.
@@ -146,10 +137,10 @@ func addInt(v int64, digits int) {
 		n = digits
 	}
 	for i := n - 1; i >= 0; i-- {
-		line[nLine+i] = byte('0' + v%10)
+		state.line[state.nLine+i] = byte('0' + v%10)
 		v /= 10
 	}
-	nLine += n
+	state.nLine += n
 }
 
 // addDate adds the date and time of day in UTC, "2006-01-02T15:04:05", sec seconds after 1970.

@@ -86,21 +86,10 @@ func init() {
 	}
 }
 
-var (
-	request Request
-	reply   Reply
-	// pidfd is where the kernel stores the descriptor of the last fork.
-	pidfd int32
-	// received holds the descriptors of the current request.
-	received  [maxFDs]int32
-	nReceived int
-	control   [256]byte
-)
-
 // serve answers requests until the other side of the socket is gone. It never returns.
 func serve() {
 	become()
-	reply = Reply{Kind: ReplyHello}
+	state.reply = Reply{Kind: ReplyHello}
 	send(SocketFD, -1)
 	for {
 		switch n, errno := receive(); {
@@ -109,28 +98,29 @@ func serve() {
 		case n == 0 || errno != 0:
 			exit(0)
 		}
-		if nReceived == 0 {
-			reply = Reply{ID: request.ID, Kind: ReplyPong}
+		if state.nReceived == 0 {
+			state.reply = Reply{ID: state.request.ID, Kind: ReplyPong}
 			send(SocketFD, -1)
 			continue
 		}
 		pid, errno := fork()
-		for _, fd := range received[:nReceived] {
+		for _, fd := range state.received[:state.nReceived] {
 			closeFD(uintptr(fd))
 		}
-		reply = Reply{ID: request.ID, Kind: ReplyForked, PID: int32(pid), Errno: int32(errno)}
+		state.reply = Reply{ID: state.request.ID, Kind: ReplyForked, PID: int32(pid), Errno: int32(errno)}
 		if errno != 0 {
 			send(SocketFD, -1)
 			continue
 		}
-		send(SocketFD, int(pidfd))
-		closeFD(uintptr(pidfd))
+		send(SocketFD, int(state.pidfd))
+		closeFD(uintptr(state.pidfd))
 	}
 }
 
 // become gives the process the properties that its forks inherit: no blocked or ignored signal gets through to them, and
 // nobody has to reap them.
 func become() {
+	state.newline[0], state.one[0] = '\n', '1'
 	all := ^uint64(0)
 	// Also keeps the runtime from interrupting this thread, the only one that forks.
 	syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, sigSetMask, uintptr(unsafe.Pointer(&all)), 0, sysSignalMaskSize, 0, 0)
@@ -159,24 +149,21 @@ func writeFile(path, text string) {
 	closeFD(fd)
 }
 
-// receive waits for a request and stores it in request, received and nReceived.
-func receive() (n int, errno syscall.Errno) {
-	nReceived = 0
-	iov := syscall.Iovec{Base: (*byte)(unsafe.Pointer(&request)), Len: uint64(unsafe.Sizeof(request))}
-	msg := syscall.Msghdr{Iov: &iov, Iovlen: 1, Control: &control[0], Controllen: uint64(len(control))}
+// receive waits for a request and stores it in state.
+func receive() (n uintptr, errno syscall.Errno) {
+	state.nReceived = 0
+	prepareMessage(uintptr(unsafe.Pointer(&state.request)), unsafe.Sizeof(state.request), unsafe.Sizeof(state.control))
 	// Syscall and not RawSyscall: the runtime would take a thread that stays in the latter for a busy one.
-	r, _, errno := syscall.Syscall(syscall.SYS_RECVMSG, SocketFD, uintptr(unsafe.Pointer(&msg)), syscall.MSG_CMSG_CLOEXEC)
-	if errno != 0 {
-		return 0, errno
+	n, _, errno = syscall.Syscall(syscall.SYS_RECVMSG, SocketFD, uintptr(unsafe.Pointer(&state.message)), syscall.MSG_CMSG_CLOEXEC)
+	if errno != 0 || state.message.controlSize < unsafe.Sizeof(controlHeader{}) {
+		return n, errno
 	}
-	if msg.Controllen >= uint64(unsafe.Sizeof(syscall.Cmsghdr{})) {
-		h := (*syscall.Cmsghdr)(unsafe.Pointer(&control[0]))
-		nReceived = (int(h.Len) - int(unsafe.Sizeof(*h))) / 4
-		for i := range nReceived {
-			received[i] = *(*int32)(unsafe.Pointer(&control[int(unsafe.Sizeof(*h))+4*i]))
-		}
+	h := (*controlHeader)(unsafe.Pointer(&state.control))
+	state.nReceived = int32(h.size-unsafe.Sizeof(*h)) / 4
+	for i := range state.nReceived {
+		state.received[i] = *(*int32)(unsafe.Add(unsafe.Pointer(h), unsafe.Sizeof(*h)+uintptr(4*i)))
 	}
-	return int(r), 0
+	return n, 0
 }
 
 // fork makes the child that carries out the request. It returns in this process only.
@@ -184,8 +171,8 @@ func receive() (n int, errno syscall.Errno) {
 //go:nosplit
 //go:norace
 func fork() (pid uintptr, errno syscall.Errno) {
-	flags := uintptr(request.CloneFlags) | clonePIDFD | uintptr(syscall.SIGCHLD)
-	pid, _, errno = syscall.RawSyscall6(syscall.SYS_CLONE, flags, 0, uintptr(unsafe.Pointer(&pidfd)), 0, 0, 0)
+	flags := uintptr(state.request.CloneFlags) | clonePIDFD | uintptr(syscall.SIGCHLD)
+	pid, _, errno = syscall.RawSyscall6(syscall.SYS_CLONE, flags, 0, uintptr(unsafe.Pointer(&state.pidfd)), 0, 0, 0)
 	if pid == 0 && errno == 0 {
 		child()
 	}

@@ -9,6 +9,3 @@ package spawner
 //
 //go:noescape
 func vfork(flags, stack uintptr) (pid, errno uintptr)
-
-// commandStack is where command runs.
-var commandStack [2048]uint64

@@ -117,10 +117,12 @@ type Runtime struct {
 	spawner   *client
 
 	mountsMu    sync.Mutex
-	mountsFile  *os.File
+	mountTable  int // descriptor of /proc/self/mountinfo, or negative
 	layersKnown []layer
 	layersUser  bool
 	overlayable map[string]bool // by hostMount.id and path
+	// assumeOverlay has everything taken for overlayable, which is nearly always right and will be noticed if not.
+	assumeOverlay bool
 
 	mu         sync.Mutex
 	containers map[string]*container
@@ -155,7 +157,7 @@ func New(cfg Config) (_ *Runtime, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("configuring the process runtime: %w", err)
 	}
-	r := &Runtime{cfg: cfg, log: cfg.Log, containers: map[string]*container{}, overlayable: map[string]bool{}, uid: os.Geteuid(), gid: os.Getegid()}
+	r := &Runtime{cfg: cfg, log: cfg.Log, containers: map[string]*container{}, overlayable: map[string]bool{}, mountTable: -1, uid: os.Geteuid(), gid: os.Getegid()}
 	if r.log == nil {
 		r.log = slog.Default()
 	}
@@ -305,9 +307,7 @@ func (r *Runtime) release() {
 	}
 	r.mu.Unlock()
 	r.watchers.Wait()
-	if r.mountsFile != nil {
-		r.mountsFile.Close()
-	}
+	closeFD(r.mountTable)
 	if r.cgroups != nil {
 		r.cgroups.leave()
 	}
@@ -473,15 +473,18 @@ func (r *Runtime) launch(ctx context.Context, c *container, p *plan) error {
 	default:
 		return f.err
 	}
-	if f.outcome.Kind == spawner.ReplyFailed {
-		<-c.ended
+	switch {
+	case f.outcome.Kind == spawner.ReplyFailed:
+		if c.pidfd != nil {
+			<-c.ended
+		}
 		return p.startError(f.outcome, c.rec.Spec.Args, c.rec.Spec.Env)
-	}
-	if f.outcome.Kind == spawner.ReplyReady {
+	case f.outcome.Kind == spawner.ReplyReady && c.pidfd != nil:
 		r.running(c, time.Unix(0, f.outcome.TimeNS).UTC())
 		return nil
+	default:
+		return r.settleByJournal(ctx, c, p)
 	}
-	return r.settleByJournal(ctx, c, p)
 }
 
 // awaitSettled waits for the outcome of f, or for the end of its process, after which f.outcome says nothing unless it is

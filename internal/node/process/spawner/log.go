@@ -188,9 +188,8 @@ func lineEnd(i, from, n int) int {
 //go:nosplit
 //go:norace
 func addRecord(i, from, end int, ended bool) {
-	if state.torn {
+	if state.torn && state.nPieces == 0 {
 		// What the last write left behind is not to run into this record.
-		state.torn = false
 		add(uintptr(unsafe.Pointer(&state.newline)), 1)
 	}
 	s := &state.streams[i&1]

@@ -25,6 +25,8 @@ const (
 	realtime   = 0
 	monotonic  = 1
 	fileExists = 0 // F_OK
+
+	sysCloseRange = 436
 )
 
 // sys makes a system call. Like all that follows it may be used after the fork.

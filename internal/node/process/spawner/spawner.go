@@ -128,6 +128,10 @@ func become() {
 		setHandler(sig, sigDFL)
 	}
 	setHandler(uintptr(syscall.SIGCHLD), sigIGN)
+	// Nothing that this process was started with, from whoever started its parent, is to be kept open by a container.
+	syscall.RawSyscall(sysCloseRange, LockFD+1, uintptr(^uint32(0)), 0)
+	syscall.RawSyscall(syscall.SYS_FCNTL, SocketFD, syscall.F_SETFD, syscall.FD_CLOEXEC)
+	syscall.RawSyscall(syscall.SYS_FCNTL, LockFD, syscall.F_SETFD, syscall.FD_CLOEXEC)
 	syscall.RawSyscall(syscall.SYS_UMASK, 0, 0, 0)
 	root := [2]byte{'/', 0}
 	syscall.RawSyscall(syscall.SYS_CHDIR, uintptr(unsafe.Pointer(&root)), 0, 0)

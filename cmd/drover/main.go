@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package main
 
 import _ "github.com/drover-dev/drover/internal/controlplane"

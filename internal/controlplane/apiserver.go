@@ -7,10 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"time"
 
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/util/compatibility"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -33,21 +33,16 @@ var offPlugins = []string{
 	"TaintNodesByCondition",
 }
 
-// setGates applies the feature gates. They are global to the process.
-func setGates(c *Config, opts *options.ServerRunOptions) error {
-	gates := make(map[string]bool, len(c.FeatureGates))
-	for name, on := range c.FeatureGates {
-		gates[strings.TrimSpace(name)] = on
-	}
-	registry := opts.GenericServerRunOptions.ComponentGlobalsRegistry
+// setGates applies the feature gates, which are global to the process. An error means that one is unknown, fixed, or needs
+// another that is off.
+func setGates(c *Config) error {
+	registry := compatibility.DefaultComponentGlobalsRegistry
+	_, gate := registry.ComponentGlobalsOrRegister(basecompatibility.DefaultKubeComponent,
+		compatibility.DefaultBuildEffectiveVersion(), utilfeature.DefaultMutableFeatureGate)
 	if err := registry.Set(); err != nil {
 		return fmt.Errorf("setting the emulated version: %w", err)
 	}
-	gate, ok := registry.FeatureGateFor(basecompatibility.DefaultKubeComponent).(featuregate.MutableFeatureGate)
-	if !ok {
-		return errors.New("the feature gates of kube-apiserver cannot be changed")
-	}
-	if err := gate.SetFromMap(gates); err != nil {
+	if err := gate.SetFromMap(c.FeatureGates); err != nil {
 		return fmt.Errorf("setting feature gates: %w", err)
 	}
 	gate.AddMetrics()
@@ -72,9 +67,6 @@ func serverOptions(c *Config) (*options.ServerRunOptions, error) {
 		return nil, err
 	}
 	o := options.NewServerRunOptions()
-	if err := setGates(c, o); err != nil {
-		return nil, err
-	}
 	o.Etcd.StorageConfig.Transport.ServerList = []string{socket.String()}
 
 	addr := c.Listener.Addr().(*net.TCPAddr) // checked by Validate

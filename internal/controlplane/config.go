@@ -48,6 +48,9 @@ type Config struct {
 	// at Log with the level slog.LevelInfo-v.
 	Verbosity int
 
+	// Exiting is called when a Kubernetes component is about to end the process, as they do when they cannot go on. It has
+	// logged why. nil: nobody is told.
+	Exiting func()
 	// Step is told what has just been reached, in order and from one goroutine; nil: nobody listens.
 	Step func(text string)
 }
@@ -126,6 +129,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Step == nil {
 		c.Step = func(string) {}
+	}
+	if c.Exiting == nil {
+		c.Exiting = func() {}
 	}
 	if c.AdvertiseIP == nil {
 		if addr, ok := c.Listener.Addr().(*net.TCPAddr); ok && !addr.IP.IsUnspecified() {

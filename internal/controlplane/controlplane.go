@@ -20,6 +20,7 @@ import (
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/server/v3/embed"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -31,22 +32,24 @@ import (
 type Plane struct {
 	config Config
 	server *apiServer
+	up     chan struct{} // closed when the API server has done everything that it does at its start
 	ready  chan struct{}
 	fatal  chan error // what ends the plane from inside
 }
 
-// New builds a plane without starting anything. It sets the feature gates and the loggers of the process.
-//
-// Building takes most of a second of processor time.
-func New(ctx context.Context, config Config) (*Plane, error) {
+// New returns a plane of which nothing runs yet. It sets the feature gates and the loggers of the process.
+func New(config Config) (*Plane, error) {
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("checking the control plane's configuration: %w", err)
 	}
 	config = config.withDefaults()
-	if err := setupLogging(config.Log, config.Verbosity); err != nil {
+	if err := setupLogging(&config); err != nil {
 		return nil, fmt.Errorf("setting up the logs of the Kubernetes components: %w", err)
 	}
-	return &Plane{config: config, ready: make(chan struct{}), fatal: make(chan error, 1)}, nil
+	if err := setGates(&config); err != nil {
+		return nil, err
+	}
+	return &Plane{config: config, up: make(chan struct{}), ready: make(chan struct{}), fatal: make(chan error, 1)}, nil
 }
 
 // Ready is closed once a Job can be created and its pods be scheduled.
@@ -76,41 +79,78 @@ func (p *Plane) fail(err error) {
 	}
 }
 
-// Run runs the plane until ctx ends or a component fails, and returns once everything has stopped, the store last.
+// stopTimeout is how long a plane that has failed may take to stop. A store that has given up answers no request, so the
+// API server could wait for minutes.
+const stopTimeout = 3 * time.Second
+
+// Run runs the plane until ctx ends or a component fails, and returns once everything has stopped, the store last. Only a
+// plane that has failed may leave something behind; the process is of no use then.
 func (p *Plane) Run(ctx context.Context) error {
+	failed := make(chan error, 1)
+	done := make(chan error, 1)
+	go func() { done <- p.run(ctx, failed) }()
+	select {
+	case err := <-done:
+		return err
+	case err := <-failed:
+		select {
+		case <-done:
+		case <-time.After(stopTimeout):
+		}
+		return err
+	}
+}
+
+// run is Run without a limit. failed gets the error of a component before anything is stopped because of it.
+func (p *Plane) run(ctx context.Context, failed chan<- error) error {
 	// The store starts while the API server is built: both take about as long, one on the disk, one on the processor.
+	// Neither can be stopped half way, so the end of ctx is looked at afterwards.
+	var store *embed.Etcd
 	storeUp := make(chan error, 1)
-	var stopStore func()
 	go func() {
-		store, err := startEtcd(ctx, &p.config, p.fail)
-		if err == nil {
-			stopStore = store.Close
+		var err error
+		if store, err = startEtcd(&p.config, p.fail); err == nil {
 			p.config.Step("etcd answers")
 		}
 		storeUp <- err
 	}()
-	server, err := newAPIServer(ctx, &p.config, p.fail)
-	if storeErr := <-storeUp; storeErr != nil {
-		return errors.Join(storeErr, err)
+	if err := waitListening(p.config.EtcdSocket, storeUp, p.fatal); err != nil {
+		return storeError(p.config.EtcdDir, err)
 	}
-	defer stopStore()
+	server, err := newAPIServer(context.WithoutCancel(ctx), &p.config, p.fail)
+	select {
+	case storeErr := <-storeUp:
+		if storeErr != nil {
+			return errors.Join(storeErr, err)
+		}
+	case fatal := <-p.fatal: // the store has given up while it started, and will not answer
+		return storeError(p.config.EtcdDir, fatal)
+	}
+	defer store.Close()
 	if err != nil {
 		return err
 	}
+	if ctx.Err() != nil {
+		return nil
+	}
 	p.server = server
-	return p.serve(ctx)
+	return p.serve(ctx, failed)
 }
 
 // serve runs everything but the store.
-func (p *Plane) serve(ctx context.Context) error {
+func (p *Plane) serve(ctx context.Context, failed chan<- error) error {
 	ca, err := os.ReadFile(p.config.Certs.CA)
 	if err != nil {
 		return fmt.Errorf("reading the certificate authority: %w", err)
 	}
+	client, err := kubernetes.NewForConfig(p.server.loopback)
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
 	// Everybody who talks to the API server stops before it does: first clients, then server.
 	serverCtx, stopServer := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServer()
-	clientCtx, stopClients := context.WithCancel(ctx)
+	clientCtx, stopClients := context.WithCancel(serverCtx)
 	defer stopClients()
 
 	var server, clients sync.WaitGroup
@@ -122,14 +162,23 @@ func (p *Plane) serve(ctx context.Context) error {
 		}
 	})
 	clients.Go(func() {
-		if err := p.start(clientCtx, &clients, ca); err != nil && clientCtx.Err() == nil {
+		if waitHealthy(clientCtx, client) != nil {
+			return // asked to stop
+		}
+		close(p.up)
+		if ctx.Err() != nil {
+			return
+		}
+		if err := p.start(clientCtx, client, &clients, ca); err != nil && clientCtx.Err() == nil {
 			p.fail(err)
 		}
 	})
 
 	select {
 	case <-ctx.Done():
+		p.waitUp()
 	case err = <-p.fatal:
+		failed <- err
 	}
 	stopClients()
 	clients.Wait()
@@ -138,15 +187,22 @@ func (p *Plane) serve(ctx context.Context) error {
 	return err
 }
 
-// start waits for the API server, then starts the scheduler and the controllers and waits until Jobs can run.
-func (p *Plane) start(ctx context.Context, clients *sync.WaitGroup, ca []byte) error {
-	client, err := kubernetes.NewForConfig(p.server.loopback)
-	if err != nil {
-		return fmt.Errorf("making a client: %w", err)
+// startTimeout is how long a plane that is asked to stop while it starts may take to get that far.
+const startTimeout = 5 * time.Second
+
+// waitUp waits for the API server to finish its start. If it is stopped before, it ends the process: it takes a hook that
+// is cut off for one that has failed.
+func (p *Plane) waitUp() {
+	select {
+	case <-p.up:
+	case err := <-p.fatal:
+		p.fail(err) // for whoever looks next
+	case <-time.After(startTimeout):
 	}
-	if err := waitHealthy(ctx, client); err != nil {
-		return err
-	}
+}
+
+// start starts the scheduler and the controllers and waits until Jobs can run.
+func (p *Plane) start(ctx context.Context, client kubernetes.Interface, clients *sync.WaitGroup, ca []byte) error {
 	p.config.Step("kube-apiserver answers")
 	synced := make(chan struct{})
 	clients.Go(func() {
@@ -181,17 +237,12 @@ func (p *Plane) start(ctx context.Context, clients *sync.WaitGroup, ca []byte) e
 // pollEvery is how often the start looks whether it can go on.
 const pollEvery = 10 * time.Millisecond
 
-// waitHealthy waits until the API server says that it is ready.
+// waitHealthy waits until the API server says that it is ready, or ctx ends.
 func waitHealthy(ctx context.Context, client kubernetes.Interface) error {
-	var last error
-	err := wait.PollUntilContextCancel(ctx, pollEvery, true, func(ctx context.Context) (bool, error) {
-		_, last = client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
-		return last == nil, nil
+	return wait.PollUntilContextCancel(ctx, pollEvery, true, func(ctx context.Context) (bool, error) {
+		_, err := client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+		return err == nil, nil
 	})
-	if err != nil {
-		return fmt.Errorf("waiting for kube-apiserver (last answer: %v): %w", last, err)
-	}
-	return nil
 }
 
 // waitDefaults waits for the objects without which no pod can be created in the default namespace.

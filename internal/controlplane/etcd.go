@@ -3,13 +3,14 @@
 package controlplane
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/storage/wal"
@@ -23,11 +24,13 @@ const (
 	walSegment = 16 << 20
 	// defragAbove: at a start that could free this many megabytes, etcd rewrites its file.
 	defragAbove = 256
+	// listenPoll is how often a start looks whether the store listens.
+	listenPoll = 2 * time.Millisecond
 )
 
 // startEtcd starts the store and returns once it has joined its cluster of one. fatal gets the error with which etcd gives
 // up later (a full disk, a damaged file); it must not block.
-func startEtcd(ctx context.Context, c *Config, fatal func(error)) (*embed.Etcd, error) {
+func startEtcd(c *Config, fatal func(error)) (*embed.Etcd, error) {
 	if err := os.MkdirAll(c.EtcdDir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the store's directory: %w", err)
 	}
@@ -70,9 +73,29 @@ func startEtcd(ctx context.Context, c *Config, fatal func(error)) (*embed.Etcd, 
 	case err := <-e.Err():
 		e.Close()
 		return nil, storeError(c.EtcdDir, err)
-	case <-ctx.Done():
-		e.Close()
-		return nil, ctx.Err()
+	}
+}
+
+// waitListening waits until somebody can connect to the store, which is long before it answers. A client that comes too
+// early tries again only after a second. It returns early with the error of a store that has failed, which stays in its
+// channel if it is nil.
+func waitListening(socket string, up chan error, fatal <-chan error) error {
+	address, err := socketURL(socket)
+	if err != nil {
+		return err
+	}
+	for {
+		if conn, err := net.Dial("unix", address.Path); err == nil {
+			return conn.Close()
+		}
+		select {
+		case err := <-up:
+			up <- err
+			return err
+		case err := <-fatal:
+			return err
+		case <-time.After(listenPoll):
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"log/slog"
+	"os"
 	"strconv"
 
 	"go.uber.org/zap"
@@ -17,16 +18,20 @@ import (
 
 // setupLogging leads klog, through which every Kubernetes component logs, into log. It is for the whole process and must
 // run before the first component starts.
-func setupLogging(log *slog.Logger, verbosity int) error {
+func setupLogging(c *Config) error {
 	// Components that apply a logging configuration of their own must not fail because this one is there already.
 	logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged
 	// klog keeps its verbosity behind a flag; there is no other way to set it.
 	var fs flag.FlagSet
 	klog.InitFlags(&fs)
-	if err := fs.Set("v", strconv.Itoa(verbosity)); err != nil {
+	if err := fs.Set("v", strconv.Itoa(c.Verbosity)); err != nil {
 		return err
 	}
-	klog.SetSlogLogger(log.With("component", "kubernetes"))
+	klog.SetSlogLogger(c.Log.With("component", "kubernetes"))
+	klog.OsExit = func(code int) {
+		c.Exiting()
+		os.Exit(code)
+	}
 	return nil
 }
 

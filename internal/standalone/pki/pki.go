@@ -39,12 +39,17 @@ const (
 	backdate = time.Hour
 )
 
-// Names of the files, for everything that has to be told a path.
 const (
-	CAFile             = "ca.crt"
+	caFile             = "ca.crt"
 	caKeyFile          = "ca.key"
-	ServiceAccountFile = "service-account.key"
+	serviceAccountFile = "service-account.key"
 )
+
+// CAPath returns the path of the authority's certificate in the directory dir.
+func CAPath(dir string) string { return filepath.Join(dir, caFile) }
+
+// ServiceAccountPath returns the path of the key that signs service account tokens.
+func ServiceAccountPath(dir string) string { return filepath.Join(dir, serviceAccountFile) }
 
 // Pair is a certificate that the authority has signed, and its key.
 type Pair string
@@ -128,7 +133,7 @@ func (e *ensurer) note(format string, args ...any) {
 }
 
 func (e *ensurer) authority() error {
-	cert, key, err := load(filepath.Join(e.dir, CAFile), filepath.Join(e.dir, caKeyFile))
+	cert, key, err := load(CAPath(e.dir), filepath.Join(e.dir, caKeyFile))
 	switch {
 	case err == nil && e.now.Add(renewBefore).Before(cert.NotAfter) && cert.IsCA:
 		e.ca, e.caKey = cert, key
@@ -156,7 +161,7 @@ func (e *ensurer) authority() error {
 		return fmt.Errorf("making the certificate authority: %w", err)
 	}
 	e.caKey = signer
-	return e.write(CAFile, caKeyFile, der, signer)
+	return e.write(caFile, caKeyFile, der, signer)
 }
 
 func (e *ensurer) leaf(l leaf) error {
@@ -247,7 +252,7 @@ func (e *ensurer) template(name string, groups []string, life time.Duration) *x5
 
 // serviceAccount keeps the key that signs service account tokens. It never expires: a new key ends every token.
 func (e *ensurer) serviceAccount() error {
-	path := filepath.Join(e.dir, ServiceAccountFile)
+	path := ServiceAccountPath(e.dir)
 	_, err := loadKey(path)
 	if err == nil {
 		return nil
@@ -262,7 +267,7 @@ func (e *ensurer) serviceAccount() error {
 	if err != nil {
 		return fmt.Errorf("making the key of service account tokens: %w", err)
 	}
-	return e.writeKey(ServiceAccountFile, signer)
+	return e.writeKey(serviceAccountFile, signer)
 }
 
 // write stores a pair, key first: a crash between the two leaves a certificate that does not fit its key, which load tells.

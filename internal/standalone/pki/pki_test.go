@@ -212,10 +212,10 @@ func TestEnsureDoesNotReplaceWhatItMayNotRead(t *testing.T) {
 	dir := t.TempDir()
 	ensure(t, dir, server, start)
 	// A directory in the place of a file cannot be read, also not by root.
-	if err := os.Remove(filepath.Join(dir, CAFile)); err != nil {
+	if err := os.Remove(CAPath(dir)); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(filepath.Join(dir, CAFile), 0o700); err != nil {
+	if err := os.Mkdir(CAPath(dir), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Ensure(dir, server, node, start); err == nil {
@@ -235,7 +235,7 @@ func ensure(t *testing.T, dir string, at Addresses, now time.Time) []string {
 // verify checks the pair as a peer would, and returns its certificate.
 func verify(t *testing.T, dir string, pair Pair, options x509.VerifyOptions) *x509.Certificate {
 	t.Helper()
-	ca, err := os.ReadFile(filepath.Join(dir, CAFile))
+	ca, err := os.ReadFile(CAPath(dir))
 	if err != nil {
 		t.Fatal(err)
 	}

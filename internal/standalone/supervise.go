@@ -49,6 +49,27 @@ func (r *running) failure() error {
 	return fmt.Errorf("the %s has failed: %w", r.name, r.err)
 }
 
+// end stops a part, unless it has ended before: why it did is known then.
+func (r *running) end(within time.Duration) error {
+	select {
+	case <-r.done:
+		return nil
+	default:
+	}
+	r.stop()
+	limit := time.NewTimer(within)
+	defer limit.Stop()
+	select {
+	case <-r.done:
+	case <-limit.C:
+		return fmt.Errorf("the %s has not stopped in time", r.name)
+	}
+	if r.err != nil {
+		return fmt.Errorf("stopping the %s: %w", r.name, r.err)
+	}
+	return nil
+}
+
 // supervise starts the parts, waits for the end of ctx or of a part, and stops them.
 func (r *run) supervise(ctx context.Context, parts Parts) error {
 	ended := make(chan *running, len(parts.Clients)+1)
@@ -69,7 +90,7 @@ func (r *run) supervise(ctx context.Context, parts Parts) error {
 		r.state.Phase = Stopping
 		err = errors.Join(err, r.dir.writeState(r.state))
 	}
-	stopErr := r.stop(ctx, started)
+	stopErr := r.stop(started)
 	if stopErr == nil {
 		r.state.Phase = Stopped
 	}
@@ -174,31 +195,19 @@ func (r *run) renewWhileRunning() {
 }
 
 // stop stops the parts in reverse order. What takes too long is left behind and reported; the process is about to end.
-func (r *run) stop(ctx context.Context, started []*running) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.config.StopTimeout)
-	defer cancel()
-	// The clients leave the control plane some of the time, whatever they do.
-	clientCtx, cancelClients := context.WithTimeout(ctx, max(r.config.StopTimeout-planeShare, r.config.StopTimeout/2))
-	defer cancelClients()
+func (r *run) stop(started []*running) error {
+	end := time.Now().Add(r.config.StopTimeout)
+	planeTime := min(planeShare, r.config.StopTimeout/2)
 	var errs []error
 	for i := len(started) - 1; i >= 0; i-- {
-		p, limit := started[i], clientCtx
-		if i == 0 {
-			limit = ctx
+		// Each part gets the same share of the time that is left, and the control plane what is kept for it: one that hangs
+		// must not take the others' chance.
+		share := time.Until(end)
+		if i > 0 {
+			share = (share - planeTime) / time.Duration(i)
 		}
-		select {
-		case <-p.done:
-			continue // its error, if any, is why the plane stops
-		default:
-		}
-		p.stop()
-		select {
-		case <-p.done:
-			if p.err != nil {
-				errs = append(errs, fmt.Errorf("stopping the %s: %w", p.name, p.err))
-			}
-		case <-limit.Done():
-			errs = append(errs, fmt.Errorf("the %s has not stopped in time", p.name))
+		if err := started[i].end(share); err != nil {
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)

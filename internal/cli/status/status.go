@@ -255,7 +255,7 @@ func ask(ctx context.Context, client kubernetes.Interface) (Cluster, error) {
 func describeNode(node *corev1.Node) Node {
 	n := Node{
 		Name: node.Name, CPU: node.Status.Capacity.Cpu().String(), Pods: node.Status.Capacity.Pods().String(),
-		Memory: bytes(node.Status.Capacity.Memory().Value()),
+		Memory: inUnits(node.Status.Capacity.Memory().Value()),
 	}
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady {
@@ -305,7 +305,7 @@ func (r *Report) print(w io.Writer, now time.Time) error {
 		row("API server", "%s %s", r.Server, answer)
 		row("kubeconfig", "%s", r.Kubeconfig)
 	}
-	row("data", "%s in %s", bytes(r.DataBytes), r.DataDir)
+	row("data", "%s in %s", inUnits(r.DataBytes), r.DataDir)
 	if r.Version != "" {
 		row("version", "%s", r.Version)
 	}
@@ -340,8 +340,8 @@ func counts(of map[string]int, words ...string) string {
 	return strings.Join(parts, ", ")
 }
 
-// bytes returns n for people: "19.5 GiB".
-func bytes(n int64) string {
+// inUnits returns n bytes for people: "19.5 GiB".
+func inUnits(n int64) string {
 	const step = 1 << 10
 	value, unit := float64(n), "B"
 	for _, next := range []string{"KiB", "MiB", "GiB", "TiB"} {

@@ -170,11 +170,11 @@ func unknownCommand(root *cobra.Command, args []string) error {
 	for _, c := range root.Commands() {
 		names = append(names, append(c.Aliases, c.Name())...)
 	}
-	try := []string{Name + " --help lists the commands"}
-	if near := suggest.Near(unknown, names); len(near) > 0 {
-		try = []string{fmt.Sprintf("%s %s", Name, near[0])}
+	problem := &command.Error{Err: fmt.Errorf("there is no command %q", unknown), Meant: suggest.Near(unknown, names), Code: command.ExitUsage}
+	if len(problem.Meant) == 0 {
+		problem.Try = []string{Name + " --help   lists the commands"}
 	}
-	return &command.Error{Err: fmt.Errorf("there is no command %q", unknown), Try: try, Code: command.ExitUsage}
+	return problem
 }
 
 // isBuiltIn reports whether cobra adds the command itself, at the last moment.

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -47,28 +48,20 @@ func ExitCodesHelp(codes ...ExitCode) string {
 	var b strings.Builder
 	b.WriteString("Exit codes:\n")
 	for _, m := range exitMeanings {
-		if len(codes) == 0 || contains(codes, m.code) {
+		if len(codes) == 0 || slices.Contains(codes, m.code) {
 			fmt.Fprintf(&b, "  %3d  %s\n", int(m.code), m.meaning)
 		}
 	}
 	return b.String()
 }
 
-func contains(codes []ExitCode, code ExitCode) bool {
-	for _, c := range codes {
-		if c == code {
-			return true
-		}
-	}
-	return false
-}
-
 // Error is an error for a person. It reads "<Doing>: <Err>", and Try lines tell how to get further.
 type Error struct {
 	Doing string   // what was asked: "deleting job \"pi\" in namespace \"default\""
 	Err   error    // what went wrong
+	Meant []string // names that may have been meant instead; may be empty
 	Try   []string // what to try next, one suggestion a line; may be empty
-	Code  ExitCode // 0 means ExitFailed
+	Code  ExitCode // 0: what Err says, else ExitFailed
 }
 
 // Error returns what was asked and what went wrong, without the suggestions.
@@ -82,11 +75,24 @@ func (e *Error) Error() string {
 // Unwrap returns what went wrong.
 func (e *Error) Unwrap() error { return e.Err }
 
+// ExitCode returns what to exit with; 0 if the error leaves that to its cause. Errors of packages that do not know this
+// one may have the same method.
+func (e *Error) ExitCode() int { return int(e.Code) }
+
+// Advice returns what to try next. Errors of packages that do not know this one may have the same method.
+func (e *Error) Advice() []string { return e.Try }
+
 // Exit ends the command with Code and without a further message: everything there is to say has been printed.
 type Exit struct{ Code ExitCode }
 
 // Error implements error for logs and tests; people never see it.
 func (e *Exit) Error() string { return fmt.Sprintf("exit code %d", int(e.Code)) }
+
+// ExitCode returns what to exit with.
+func (e *Exit) ExitCode() int { return int(e.Code) }
+
+// Silent reports that nothing is to be printed. Errors of packages that do not know this one may have the same method.
+func (e *Exit) Silent() bool { return true }
 
 // ExitWith returns nil for ExitOK and an *Exit otherwise.
 func ExitWith(code ExitCode) error {
@@ -101,20 +107,22 @@ func Usagef(format string, args ...any) error {
 	return &Error{Err: fmt.Errorf(format, args...), Code: ExitUsage}
 }
 
-// CodeOf returns the exit code that err stands for: ExitOK for nil, ExitInterrupted for a cancelled context, the code
-// that an Exit or Error carries, ExitFailed for anything else.
+// CodeOf returns the exit code that err stands for: ExitOK for nil, the one that the error carries (see ExitCode of
+// Error), ExitInterrupted for a cancelled context, ExitFailed for anything else.
 func CodeOf(err error) ExitCode {
 	if err == nil {
 		return ExitOK
 	}
-	if exit, ok := errors.AsType[*Exit](err); ok {
-		return exit.Code
-	}
-	if problem, ok := errors.AsType[*Error](err); ok && problem.Code != ExitOK {
-		return problem.Code
-	}
-	if errors.Is(err, context.Canceled) {
+	coded, ok := errors.AsType[interface {
+		error
+		ExitCode() int
+	}](err)
+	switch {
+	case ok && coded.ExitCode() != int(ExitOK):
+		return ExitCode(coded.ExitCode())
+	case errors.Is(err, context.Canceled):
 		return ExitInterrupted
+	default:
+		return ExitFailed
 	}
-	return ExitFailed
 }

@@ -23,10 +23,17 @@ func Print(f *Factory, err error) {
 	if err == nil || CodeOf(err) == ExitInterrupted {
 		return
 	}
-	if _, silent := errors.AsType[*Exit](err); silent {
+	quiet, ok := errors.AsType[interface {
+		error
+		Silent() bool
+	}](err)
+	if ok && quiet.Silent() {
 		return
 	}
 	f.Printf("Error: %s\n", strings.TrimSpace(text(err)))
+	if problem, ok := errors.AsType[*Error](err); ok && len(problem.Meant) > 0 {
+		f.Printf("Did you mean %s?\n", strings.Join(problem.Meant, " or "))
+	}
 	for _, try := range advice(f, err) {
 		f.Printf("Try: %s\n", try)
 	}
@@ -45,27 +52,37 @@ func text(err error) string {
 }
 
 // Classify returns err with the exit code that it deserves: ExitUnreachable if no plane is running or the cluster does not
-// answer. Errors that carry a code keep it.
+// answer, ExitUsage if the choice of a cluster contradicts itself. Errors that carry a code keep it.
 func Classify(err error) error {
 	if err == nil || CodeOf(err) != ExitFailed {
 		return err
 	}
+	var code ExitCode
 	_, noPlane := errors.AsType[*target.NoPlaneError](err)
-	if !noPlane && unreachable(err) == "" {
+	switch {
+	case noPlane, unreachable(err) != "":
+		code = ExitUnreachable
+	case errors.Is(err, target.ErrTwoTargets):
+		code = ExitUsage
+	default:
 		return err
 	}
 	classified := Error{Err: err}
 	if problem, ok := errors.AsType[*Error](err); ok {
 		classified = *problem
 	}
-	classified.Code = ExitUnreachable
+	classified.Code = code
 	return &classified
 }
 
 // advice returns the lines of what to try: those the error brings, else those that follow from its cause.
 func advice(f *Factory, err error) []string {
-	if problem, ok := errors.AsType[*Error](err); ok && len(problem.Try) > 0 {
-		return problem.Try
+	advised, ok := errors.AsType[interface {
+		error
+		Advice() []string
+	}](err)
+	if ok && len(advised.Advice()) > 0 {
+		return advised.Advice()
 	}
 	if noPlane, ok := errors.AsType[*target.NoPlaneError](err); ok {
 		if errors.Is(noPlane.Err, fs.ErrPermission) {

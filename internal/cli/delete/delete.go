@@ -55,7 +55,7 @@ func NewCommand(f *command.Factory, run func(context.Context, *Options) error) *
 	o := &Options{
 		Factory: f,
 		Files: &genericclioptions.FileNameFlags{
-			Usage: "delete what a manifest names: FILE, DIRECTORY, URL, or - for standard input",
+			Usage:     "delete what a manifest names: FILE, DIRECTORY, URL, or - for standard input",
 			Filenames: &files, Kustomize: &kustomize, Recursive: &recursive,
 		},
 	}

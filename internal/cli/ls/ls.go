@@ -122,8 +122,8 @@ func (o *Options) parseNames(args []string) error {
 	}
 	kinds, err := pick.Kinds(args[:1])
 	if err != nil {
-		if problem, ok := errors.AsType[*command.Error](err); ok && len(problem.Try) == 0 {
-			problem.Try = []string{fmt.Sprintf("drover ls %s %s, if that is a name", workload.Kinds()[0].Plural, args[0])}
+		if problem, ok := errors.AsType[*command.Error](err); ok && len(problem.Meant) == 0 {
+			problem.Try = []string{fmt.Sprintf("drover ls %s %s   if that is a name", workload.Kinds()[0].Plural, args[0])}
 		}
 		return err
 	}
@@ -242,10 +242,15 @@ func (l *lister) print(rows []row) error {
 	return l.table.Flush()
 }
 
-// printStructured prints one object that was asked for by name as itself, and everything else as a list.
+// printStructured prints one object that was asked for by name as itself, names one by one, and all else as a list.
 func (l *lister) printStructured(rows []row) error {
-	if len(l.Names) == 1 {
-		return l.printOne(rows[0])
+	if len(l.Names) == 1 || l.Output.Format() == "name" {
+		for _, r := range rows {
+			if err := l.printOne(r); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	objects := make([]runtime.Object, len(rows))
 	for i, r := range rows {

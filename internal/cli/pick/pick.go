@@ -6,6 +6,7 @@ package pick
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -75,9 +76,9 @@ func Kinds(args []string) ([]*workload.Kind, error) {
 			kind := workload.Lookup(name)
 			if kind == nil {
 				return nil, &command.Error{
-					Err:  fmt.Errorf("unknown type %q: known are %s", name, strings.Join(workload.Names(), ", ")),
-					Try:  meant(suggest.Near(name, workload.Names())),
-					Code: command.ExitUsage,
+					Err:   fmt.Errorf("unknown type %q: known are %s", name, strings.Join(workload.Names(), ", ")),
+					Meant: suggest.Near(name, workload.Names()),
+					Code:  command.ExitUsage,
 				}
 			}
 			kinds = append(kinds, kind)
@@ -124,11 +125,15 @@ func Explain(ctx context.Context, f *command.Factory, ref workload.Ref, doing st
 	if nsErr != nil {
 		namespace = "?"
 	}
-	problem := &command.Error{Doing: fmt.Sprintf("%s %s in namespace %q", doing, ref, namespace), Err: err}
+	problem := &command.Error{Err: err}
+	if known, ok := errors.AsType[*command.Error](err); ok {
+		*problem = *known // keeps what it says to try
+	}
+	problem.Doing = fmt.Sprintf("%s %s in namespace %q", doing, ref, namespace)
 	if apierrors.IsNotFound(err) {
 		problem.Err = NotFoundError{}
 		problem.Code = command.ExitDeleted
-		problem.Try = near(ctx, f, ref, namespace)
+		problem.Meant, problem.Try = near(ctx, f, ref, namespace)
 	}
 	return problem
 }
@@ -139,38 +144,28 @@ type NotFoundError struct{}
 // Error returns "not found".
 func (NotFoundError) Error() string { return "not found" }
 
-// near returns what to try when ref is not there. It stays silent about further errors: the first one matters.
-func near(ctx context.Context, f *command.Factory, ref workload.Ref, namespace string) []string {
+// near returns the names that may have been meant and what to try when ref is not there. It stays silent about further
+// errors: the first one matters.
+func near(ctx context.Context, f *command.Factory, ref workload.Ref, namespace string) (meant, try []string) {
 	client, err := f.Kubernetes()
 	if err != nil {
-		return nil
+		return nil, nil
 	}
 	list, err := ref.Kind.Open(client, namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil
+		return nil, nil
 	}
 	known, err := names(list)
 	if err != nil {
-		return nil
+		return nil, nil
 	}
-	if found := suggest.Near(ref.Name, known); len(found) > 0 {
-		return meant(found)
+	if meant = suggest.Near(ref.Name, known); len(meant) > 0 {
+		return meant, nil
 	}
 	if len(known) == 0 {
-		return []string{fmt.Sprintf("there are no %s in namespace %q; drover ls -A shows all namespaces", ref.Kind.Plural, namespace)}
+		return nil, []string{fmt.Sprintf("drover ls -A   as there are no %s in this namespace", ref.Kind.Plural)}
 	}
-	return []string{fmt.Sprintf("drover ls %s", ref.Kind.Plural)}
-}
-
-func meant(names []string) []string {
-	if len(names) == 0 {
-		return nil
-	}
-	quoted := make([]string, len(names))
-	for i, n := range names {
-		quoted[i] = fmt.Sprintf("%q", n)
-	}
-	return []string{"did you mean " + strings.Join(quoted, " or ") + "?"}
+	return nil, []string{fmt.Sprintf("drover ls %s", ref.Kind.Plural)}
 }
 
 // names returns the names of a list's items, in the order of lists.

@@ -11,6 +11,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/printers"
 
@@ -153,16 +154,52 @@ func generateName(o *Options) string {
 	return name + "-"
 }
 
-// print writes the object in the chosen format, or the line that says what was done.
-func (o *Options) print(object runtime.Object, structured printers.ResourcePrinter, done string) error {
-	job := object.(*batchv1.Job)
+// print writes the Job in the chosen format, or the line that says what was done with it.
+func (o *Options) print(job *batchv1.Job, structured printers.ResourcePrinter, done string) error {
+	out := o.Factory.Streams.Out
 	if structured == nil {
 		name := job.Name
 		if name == "" {
 			name = job.GenerateName + "*"
 		}
-		_, err := fmt.Fprintf(o.Factory.Streams.Out, "%s%s\n", workload.Lookup("job").Qualified(name), done)
+		_, err := fmt.Fprintf(out, "%s%s\n", workload.Lookup("job").Qualified(name), done)
 		return err
 	}
-	return structured.PrintObj(job, o.Factory.Streams.Out)
+	if job.UID != "" {
+		return structured.PrintObj(job, out)
+	}
+	manifest, err := asManifest(job)
+	if err != nil {
+		return err
+	}
+	return structured.PrintObj(manifest, out)
+}
+
+// asManifest returns a Job that no server has seen as a person would write it: without the empty structures that the Go
+// type drags along.
+func asManifest(job *batchv1.Job) (*unstructured.Unstructured, error) {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(job)
+	if err != nil {
+		return nil, fmt.Errorf("making a manifest of the job: %w", err)
+	}
+	prune(fields)
+	return &unstructured.Unstructured{Object: fields}, nil
+}
+
+// prune removes empty objects, however deep; newJob makes none that mean anything.
+func prune(value any) (empty bool) {
+	switch v := value.(type) {
+	case map[string]any:
+		for key, field := range v {
+			if prune(field) {
+				delete(v, key)
+			}
+		}
+		return len(v) == 0
+	case []any:
+		for _, item := range v {
+			prune(item)
+		}
+	}
+	return false
 }

@@ -141,8 +141,8 @@ func Run(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
-	if structured != nil && v.Object != nil {
-		if err := o.print(v.Object, structured, ""); err != nil {
+	if last, ok := v.Object.(*batchv1.Job); ok && structured != nil {
+		if err := o.print(last, structured, ""); err != nil {
 			return err
 		}
 	}
@@ -208,7 +208,10 @@ func (o *Options) remove(ctx context.Context, client kubernetes.Interface, names
 		Preconditions:     &metav1.Preconditions{UID: &job.UID},
 	})
 	switch {
-	case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err): // a conflict: another Job has the name by now
+	case err == nil:
+		o.Factory.Printf("%s deleted\n", workload.Lookup("job").Qualified(job.Name))
+		return nil
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // a conflict: another Job has the name by now
 		return nil
 	default:
 		return &command.Error{

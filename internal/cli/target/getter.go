@@ -85,4 +85,4 @@ func (c *Cluster) CacheDir() string {
 }
 
 // PlaneCacheDir returns where clients remember answers of the plane with that data directory.
-func PlaneCacheDir(dataDir string) string { return filepath.Join(dataDir, "cache", "client") }
+func PlaneCacheDir(dataDir string) string { return filepath.Join(dataDir, "run", "cache") }

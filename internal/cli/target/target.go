@@ -9,8 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -46,6 +49,9 @@ func (t *Target) AddFlags(flags *pflag.FlagSet) {
 // IsPlane reports whether the choice is the standalone plane.
 func (t *Target) IsPlane() bool { return t.Kubeconfig == "" && t.Context == "" }
 
+// ErrTwoTargets says that the flags name both the standalone plane and another cluster.
+var ErrTwoTargets = errors.New("--data-dir means the standalone plane, --kubeconfig and --context another cluster: give one or the other")
+
 // Cluster is a resolved Target: everything needed to talk to it. Nothing has been sent to it yet.
 type Cluster struct {
 	Config    *rest.Config
@@ -57,10 +63,10 @@ type Cluster struct {
 }
 
 // Resolve finds and reads the kubeconfig of the choice. It contacts nobody. When no plane has left a kubeconfig in the
-// data directory, the error is a *NoPlaneError.
+// data directory, the error is a *NoPlaneError; when the flags contradict each other, it is ErrTwoTargets.
 func (t *Target) Resolve() (*Cluster, error) {
 	if t.DataDir != "" && !t.IsPlane() {
-		return nil, errors.New("--data-dir means the standalone plane, --kubeconfig and --context another cluster: give one or the other")
+		return nil, ErrTwoTargets
 	}
 	var cluster Cluster
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
@@ -86,6 +92,10 @@ func (t *Target) Resolve() (*Cluster, error) {
 	raw, err := rules.Load()
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	if _, known := raw.Contexts[t.Context]; t.Context != "" && !known {
+		return nil, fmt.Errorf("there is no context %q in %s, only %q", t.Context,
+			strings.Join(rules.GetLoadingPrecedence(), ", "), slices.Sorted(maps.Keys(raw.Contexts)))
 	}
 	overrides := &clientcmd.ConfigOverrides{Context: clientcmdapi.Context{Namespace: t.Namespace}}
 	cluster.Loader = clientcmd.NewNonInteractiveClientConfig(*raw, t.Context, overrides, rules)
@@ -114,6 +124,9 @@ func (t *Target) PlaneDir() (string, error) {
 	}
 	return DefaultDataDir(os.Geteuid(), os.Getenv)
 }
+
+// Named reports whether the user has named the data directory of the plane, by flag or environment.
+func (t *Target) Named() bool { return t.DataDir != "" || os.Getenv(DataDirEnv) != "" }
 
 // DefaultDataDir returns the data directory of a user without one of their own choosing: /var/lib/drover for root,
 // $XDG_STATE_HOME/drover or ~/.local/state/drover for anybody else. A relative XDG_STATE_HOME is ignored, as its

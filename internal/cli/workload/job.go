@@ -159,4 +159,3 @@ func countIndexes(intervals string) int {
 	}
 	return n
 }
-

@@ -21,10 +21,11 @@ func Near(word string, candidates []string) []string {
 	}
 	var found []near
 	lower := strings.ToLower(word)
+	farthest := min(max(1, len(word)/3), len(word)-1) // a single letter is near to no other
 	for _, c := range candidates {
 		far := distance(lower, strings.ToLower(c))
 		begins := len(word) >= 2 && strings.HasPrefix(strings.ToLower(c), lower)
-		if far <= max(1, len(word)/3) || begins {
+		if far <= farthest || begins {
 			found = append(found, near{c, far})
 		}
 	}

@@ -24,6 +24,7 @@ func TestNear(t *testing.T) {
 		"three at most":                              {"job-0", []string{"job-5", "job-4", "job-3", "job-2", "job-1"}, []string{"job-1", "job-2", "job-3"}},
 		"a different word is not near":               {"alpha", []string{"omega"}, nil},
 		"short words must differ in one letter only": {"pi", []string{"po", "xy"}, []string{"po"}},
+		"a single letter is near to no other":        {"a", []string{"b"}, nil},
 		"nothing to choose from":                     {"pi", nil, nil},
 	}
 	for name, tc := range cases {

@@ -45,6 +45,9 @@ type Container struct {
 	Attempts []Attempt
 	// Waiting says why the next attempt could not be started; nil after an attempt that could.
 	Waiting *Waiting
+	// Starting says that the postStart hook of the newest attempt has not returned. Until then the container does not count as
+	// running in the status, though its process does run.
+	Starting bool
 	// Stopping says that somebody is ending the newest attempt already.
 	Stopping bool
 

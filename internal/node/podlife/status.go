@@ -147,6 +147,9 @@ func containerStatus(f Facts, p Plan, c *corev1.Container, hasInits bool) corev1
 		s.AllocatedResources = c.Resources.Requests
 		s.Resources = &corev1.ResourceRequirements{Limits: c.Resources.Limits, Requests: c.Resources.Requests}
 		s.State = attemptState(latest, limit)
+		if known.Starting && latest.running() {
+			s.State = notStarted(hasInits)
+		}
 		if len(known.Attempts) > 1 {
 			s.LastTerminationState = attemptState(&known.Attempts[1], limit)
 		}
@@ -154,11 +157,7 @@ func containerStatus(f Facts, p Plan, c *corev1.Container, hasInits bool) corev1
 			s.LastTerminationState = corev1.ContainerState{}
 		}
 	} else {
-		reason := ReasonContainerCreating
-		if hasInits {
-			reason = ReasonPodInitializing
-		}
-		s.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}
+		s.State = notStarted(hasInits)
 	}
 	if f.Stop != nil || f.Ended || p.Finish || latest.running() {
 		return s
@@ -170,6 +169,14 @@ func containerStatus(f Facts, p Plan, c *corev1.Container, hasInits bool) corev1
 		s.State = corev1.ContainerState{Waiting: w}
 	}
 	return s
+}
+
+func notStarted(hasInits bool) corev1.ContainerState {
+	reason := ReasonContainerCreating
+	if hasInits {
+		reason = ReasonPodInitializing
+	}
+	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}
 }
 
 // waiting returns what keeps a container that does not run from running; nil when nothing worth telling does.
@@ -292,7 +299,7 @@ func wasInitialized(spec *corev1.PodSpec, statuses map[string]*corev1.ContainerS
 
 // Started reports whether the newest attempt of c counts as started: it runs and its startup probe, if it has one, was content.
 func Started(c *corev1.Container, known Container) bool {
-	if !known.Latest().running() {
+	if !known.Latest().running() || known.Starting {
 		return false
 	}
 	if c.StartupProbe == nil {

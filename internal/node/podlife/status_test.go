@@ -94,6 +94,17 @@ PodScheduled=True
 main running ready=false started=true restarts=0
 `,
 		},
+		"a container whose postStart hook has not returned": {
+			facts: Facts{Pod: podOf(never, "main"), Prepared: true, Containers: known("main", running(func(c *Container) { c.Starting = true }))},
+			want: `Pending 
+PodReadyToStartContainers=True 
+Initialized=True 
+Ready=False ContainersNotReady containers with unready status: [main]
+ContainersReady=False ContainersNotReady containers with unready status: [main]
+PodScheduled=True 
+main waiting:ContainerCreating ready=false started=false restarts=0
+`,
+		},
 		"a pod that succeeded": {
 			facts: Facts{Pod: podOf(never, "main"), Prepared: true, Ended: true, Containers: known("main", exited(0))},
 			want: `Succeeded 

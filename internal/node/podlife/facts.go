@@ -22,6 +22,7 @@ type Facts struct {
 	Containers map[string]Container // by container name; a name without an entry was never tried
 	Stop       *Stop                // not nil: the pod is to end, whatever its containers do
 	Now        time.Time
+	Seen       time.Time // when the node saw the pod first; zero: Now
 	BackOff    BackOff
 
 	// Prepared says that volumes and directories exist, so that containers can start.
@@ -37,6 +38,8 @@ type Stop struct {
 	// Reason and Message go to the pod's status with phase Failed; both are empty when the pod is being deleted.
 	Reason  string
 	Message string
+	// Rejected says that the node never took the pod on, so that nothing is said about its containers.
+	Rejected bool
 }
 
 // Container is what is known of one container of a pod.

@@ -33,6 +33,9 @@ const maxMessages = 12 << 10
 func Status(f Facts, p Plan) corev1.PodStatus {
 	spec := &f.Pod.Spec
 	status := *f.Pod.Status.DeepCopy()
+	if f.Ended && f.Stop != nil && f.Stop.Rejected {
+		return rejected(status, f)
+	}
 	hasInits := len(spec.InitContainers) > 0
 
 	byName := map[string]*corev1.ContainerStatus{}
@@ -80,10 +83,20 @@ func Status(f Facts, p Plan) corev1.PodStatus {
 
 	status.ObservedGeneration = f.Pod.Generation
 	if status.StartTime == nil {
-		now := metav1.NewTime(f.Now).Rfc3339Copy()
-		status.StartTime = &now
+		start := timestamp(f.Seen)
+		if f.Seen.IsZero() {
+			start = timestamp(f.Now)
+		}
+		status.StartTime = &start
 	}
 	setAddresses(&status, f.HostIPs)
+	return status
+}
+
+// rejected is the status of a pod that the node never took on: nothing is said about its containers.
+func rejected(status corev1.PodStatus, f Facts) corev1.PodStatus {
+	status.Phase, status.Reason, status.Message = corev1.PodFailed, f.Stop.Reason, f.Stop.Message
+	status.ObservedGeneration = f.Pod.Generation
 	return status
 }
 
@@ -130,6 +143,19 @@ func setAddresses(status *corev1.PodStatus, hostIPs []string) {
 	}
 }
 
+// Quiet reports whether a status says of every container only that its turn has not come.
+func Quiet(status *corev1.PodStatus) bool {
+	for _, list := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses} {
+		for i := range list {
+			w := list[i].State.Waiting
+			if w == nil || w.Reason != ReasonContainerCreating && w.Reason != ReasonPodInitializing {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 func containerStatus(f Facts, p Plan, c *corev1.Container, hasInits bool) corev1.ContainerStatus {
 	known := f.Containers[c.Name]
 	s := corev1.ContainerStatus{
@@ -156,6 +182,9 @@ func containerStatus(f Facts, p Plan, c *corev1.Container, hasInits bool) corev1
 		if s.LastTerminationState.Running != nil {
 			s.LastTerminationState = corev1.ContainerState{}
 		}
+	} else if old := toldEnded(f.Pod, c.Name); old != nil {
+		// Whoever wrote that knew more.
+		return *old.DeepCopy()
 	} else {
 		s.State = notStarted(hasInits)
 	}
@@ -169,6 +198,18 @@ func containerStatus(f Facts, p Plan, c *corev1.Container, hasInits bool) corev1
 		s.State = corev1.ContainerState{Waiting: w}
 	}
 	return s
+}
+
+// toldEnded returns what the API server has of a container, if that is that it has ended.
+func toldEnded(pod *corev1.Pod, name string) *corev1.ContainerStatus {
+	for _, list := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses, pod.Status.EphemeralContainerStatuses} {
+		for i := range list {
+			if list[i].Name == name && list[i].State.Terminated != nil {
+				return &list[i]
+			}
+		}
+	}
+	return nil
 }
 
 func notStarted(hasInits bool) corev1.ContainerState {

@@ -226,6 +226,10 @@ PodScheduled=True
 main Completed:0 ready=false started=false restarts=0
 `,
 		},
+		"a pod that the node did not take on": {
+			facts: Facts{Pod: podOf(never, "main"), Ended: true, Stop: &Stop{Reason: "OutOfcpu", Message: "too big", Rejected: true}},
+			want:  "Failed OutOfcpu too big\n",
+		},
 		"a deleted pod that never started has failed": {
 			facts: Facts{Pod: podOf(always, "main"), Ended: true, Stop: &Stop{}},
 			want: `Failed 

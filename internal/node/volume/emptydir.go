@@ -12,7 +12,6 @@ import (
 	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/mount-utils"
 )
 
@@ -21,7 +20,7 @@ func (m *Manager) emptyDir(pod *corev1.Pod, v *corev1.Volume) (string, error) {
 		return "", fmt.Errorf("medium %s is %w", v.EmptyDir.Medium, ErrUnsupported)
 	}
 	path := m.path(pod.UID, v)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return "", err
 	}
 	switch err := os.Mkdir(path, 0o777); {
@@ -150,33 +149,4 @@ func mountsBelow(dir string) ([]string, error) {
 		}
 	}
 	return points, nil
-}
-
-// hasMounts reports whether the pod's volumes can hold mounts at all, which spares reading the mount table.
-func hasMounts(pod *corev1.Pod) bool {
-	for i := range pod.Spec.Volumes {
-		if e := pod.Spec.Volumes[i].EmptyDir; e != nil && e.Medium == corev1.StorageMediumMemory {
-			return true
-		}
-	}
-	return false
-}
-
-// CleanupPod is Cleanup for a pod that is known, and spares what that pod cannot need.
-func (m *Manager) CleanupPod(pod *corev1.Pod) error {
-	if hasMounts(pod) {
-		return m.Cleanup(pod.UID)
-	}
-	if err := os.RemoveAll(m.PodDir(pod.UID)); err != nil {
-		return m.cleanupHard(pod.UID, err)
-	}
-	return nil
-}
-
-// cleanupHard tries again with the mount table in view.
-func (m *Manager) cleanupHard(uid types.UID, first error) error {
-	if err := m.Cleanup(uid); err != nil {
-		return errors.Join(first, err)
-	}
-	return nil
 }

@@ -3,10 +3,9 @@
 // Package volume brings the volumes of a pod to life as files and directories of the host, keeps those that mirror API objects up to
 // date, and takes them all away again.
 //
-// Everything of one pod lies below <dir>/<pod uid>, so that what a crash leaves behind can be told apart from what is in use by
-// names alone. It mounts nothing into a container; that is the runtime's part. Start reading at Manager.
-//
-// Differs: on a kubelet, Secrets and tokens lie in a tmpfs. Here they are files below a directory that only its owner can open.
+// What the containers of a pod write lies below <dir>/<pod uid>, what they are shown below <files>/<pod uid>, which may be on a tmpfs; so
+// what a crash leaves behind can be told apart from what is in use by names alone. The package mounts nothing into a container; that
+// is the runtime's part. Start reading at Manager.
 package volume
 
 import (
@@ -17,6 +16,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -39,6 +39,7 @@ type Objects interface {
 // Manager makes and removes volumes. Calls for different pods may run at the same time, those for one pod may not.
 type Manager struct {
 	dir      string
+	files    string
 	nodeName string
 	objects  Objects
 	clock    clock.PassiveClock
@@ -46,9 +47,9 @@ type Manager struct {
 	root     bool // may change owners and mount
 }
 
-// New returns a manager that keeps volumes below dir.
-func New(dir, nodeName string, objects Objects, c clock.PassiveClock, log *slog.Logger) *Manager {
-	return &Manager{dir: dir, nodeName: nodeName, objects: objects, clock: c, log: log, root: os.Geteuid() == 0}
+// New returns a manager that keeps what pods write below dir and what they are shown below files, which may be the same.
+func New(dir, files, nodeName string, objects Objects, c clock.PassiveClock, log *slog.Logger) *Manager {
+	return &Manager{dir: dir, files: files, nodeName: nodeName, objects: objects, clock: c, log: log, root: os.Geteuid() == 0}
 }
 
 // Set are the volumes of one pod, ready for its containers.
@@ -67,15 +68,23 @@ type mounted struct {
 // ErrUnsupported means that no retry will help: this node does not know that kind of volume.
 var ErrUnsupported = errors.New("not supported by this node")
 
-// PodDir returns the directory of everything that belongs to a pod.
-func (m *Manager) PodDir(uid types.UID) string { return filepath.Join(m.dir, string(uid)) }
+// PodDir returns the directory of what a pod is shown. Setup makes it.
+func (m *Manager) PodDir(uid types.UID) string { return filepath.Join(m.files, string(uid)) }
+
+// dirs are the directories of everything that belongs to a pod.
+func (m *Manager) dirs(uid types.UID) []string {
+	if m.dir == m.files {
+		return []string{m.PodDir(uid)}
+	}
+	return []string{m.PodDir(uid), filepath.Join(m.dir, string(uid))}
+}
 
 // Setup makes the pod's volumes or brings them up to date. Calling it again is harmless, and what its containers have written is
 // kept. previous is what an earlier call returned, or nil; its tokens are used again as long as they are young enough. An error
 // names the volume; the pod has to wait until a later call succeeds.
 func (m *Manager) Setup(ctx context.Context, values downward.Values, previous *Set) (*Set, error) {
 	pod := values.Pod
-	if err := os.MkdirAll(filepath.Join(m.PodDir(pod.UID), "volumes"), 0o700); err != nil {
+	if err := os.MkdirAll(m.PodDir(pod.UID), 0o700); err != nil {
 		return nil, fmt.Errorf("making the pod's directory: %w", err)
 	}
 	set := &Set{byName: map[string]mounted{}, tokens: map[tokenKey]token{}}
@@ -131,40 +140,66 @@ func (s *Set) Path(name string) (path string, readOnly, ok bool) {
 
 // Cleanup takes away everything that belongs to the pod. It does nothing when there is nothing.
 func (m *Manager) Cleanup(uid types.UID) error {
-	dir := m.PodDir(uid)
-	if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
-		return nil
+	var errs []error
+	for _, dir := range m.dirs(uid) {
+		if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		// A tmpfs must go first: its files are not ours to remove one by one, and what is mounted keeps the directory.
+		if err := errors.Join(unmountBelow(dir), os.RemoveAll(dir)); err != nil {
+			errs = append(errs, fmt.Errorf("removing the files of pod %s: %w", uid, err))
+		}
 	}
-	// A tmpfs must go first: its files are not ours to remove one by one, and what is mounted keeps the directory.
-	if err := unmountBelow(dir); err != nil {
-		return fmt.Errorf("removing the volumes of pod %s: %w", uid, err)
+	return errors.Join(errs...)
+}
+
+// CleanupPod is Cleanup for a pod that is known, and spares what that pod cannot need.
+func (m *Manager) CleanupPod(pod *corev1.Pod) error {
+	var memory, disk bool
+	for i := range pod.Spec.Volumes {
+		if e := pod.Spec.Volumes[i].EmptyDir; e != nil {
+			disk = true
+			memory = memory || e.Medium == corev1.StorageMediumMemory
+		}
 	}
-	if err := os.RemoveAll(dir); err != nil {
-		return fmt.Errorf("removing the volumes of pod %s: %w", uid, err)
+	if memory {
+		return m.Cleanup(pod.UID)
+	}
+	dirs := m.dirs(pod.UID)
+	if !disk {
+		dirs = dirs[:1]
+	}
+	for _, dir := range dirs {
+		if err := os.RemoveAll(dir); err != nil {
+			return m.Cleanup(pod.UID) // perhaps something is mounted there after all
+		}
 	}
 	return nil
 }
 
 // Pods lists the pods that have a directory.
 func (m *Manager) Pods() ([]types.UID, error) {
-	entries, err := os.ReadDir(m.dir)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("listing the directories of pods: %w", err)
-	}
-	var uids []types.UID
-	for _, e := range entries {
-		if e.IsDir() {
-			uids = append(uids, types.UID(e.Name()))
+	seen := map[types.UID]bool{}
+	for _, dir := range slices.Compact([]string{m.dir, m.files}) {
+		entries, err := os.ReadDir(dir)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("listing the directories of pods: %w", err)
+		}
+		for _, e := range entries {
+			if e.IsDir() {
+				seen[types.UID(e.Name())] = true
+			}
 		}
 	}
-	return uids, nil
+	return slices.Sorted(maps.Keys(seen)), nil
 }
 
 func (m *Manager) path(uid types.UID, v *corev1.Volume) string {
-	return filepath.Join(m.PodDir(uid), "volumes", kindOf(v), v.Name)
+	base := m.files
+	if v.EmptyDir != nil {
+		base = m.dir
+	}
+	return filepath.Join(base, string(uid), "volumes", kindOf(v), v.Name)
 }
 
 // kindOf names the kind of a volume for messages and directories.

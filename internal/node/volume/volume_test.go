@@ -87,7 +87,7 @@ func newFixture(t *testing.T, volumes ...corev1.Volume) *fixture {
 	pod.Spec.ServiceAccountName = "robot"
 	pod.Spec.Volumes = volumes
 	f := &fixture{objects: o, clock: c, pod: pod}
-	f.Manager = New(t.TempDir(), "n", o, c, slog.New(slog.DiscardHandler))
+	f.Manager = New(t.TempDir(), t.TempDir(), "n", o, c, slog.New(slog.DiscardHandler))
 	t.Cleanup(func() {
 		if err := f.Cleanup(pod.UID); err != nil {
 			t.Error(err)

@@ -684,6 +684,7 @@ func TestTheNodeObject(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.rt.features = process.Features{Isolation: process.None, Isolated: process.Feature{Reason: "not root"}, Memory: process.Feature{Available: true}, PIDs: process.Feature{Available: true}}
 		w.cfg.Labels = map[string]string{"disk": "ssd"}
+		w.cfg.Heartbeat = 10 * time.Second
 	}, func(w *world) {
 		get := func() *corev1.Node {
 			node, err := w.client.CoreV1().Nodes().Get(context.Background(), "n", metav1.GetOptions{})

@@ -338,22 +338,15 @@ func (n *Node) Forward(ctx context.Context, pod *corev1.Pod, port int32, stream 
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
-	sent := make(chan struct{})
 	go func() {
-		defer close(sent)
 		_, _ = io.Copy(conn, stream) // when one side goes, the other learns it by the end of its input
 		if half, ok := conn.(*net.TCPConn); ok {
 			_ = half.CloseWrite()
 		}
 	}()
-	_, err = io.Copy(stream, conn)
 	// The other direction ends when the client closes its stream; waiting for that would keep a dead connection.
-	if err != nil && ctx.Err() == nil {
+	if _, err := io.Copy(stream, conn); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("reading from port %d of pod %s: %w", port, podKey(pod), err)
-	}
-	select {
-	case <-sent:
-	default:
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/drover-dev/drover/internal/node/podlife"
+	"github.com/drover-dev/drover/internal/node/process"
 )
 
 // Labels under which the runtime keeps what the node must know of a container that it finds again.
@@ -148,3 +149,14 @@ func isSidecarOf(spec *corev1.PodSpec, name string) bool {
 
 // podKey is how logs name a pod.
 func podKey(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }
+
+// RunningPods returns how many pods the running containers among statuses belong to.
+func RunningPods(statuses []process.Status) int {
+	pods := map[string]bool{}
+	for _, s := range statuses {
+		if s.State == process.Running {
+			pods[s.Spec.Labels[labelUID]] = true
+		}
+	}
+	return len(pods)
+}

@@ -48,7 +48,7 @@ func node(_ context.Context, env *standalone.Env) (standalone.Part, error) {
 		return nil, err
 	}
 	return machine.New(machine.Config{
-		Name: env.NodeName, Dir: env.Dir.Node(), Hide: []string{string(env.Dir)},
+		Name: env.NodeName, Dir: env.Dir.Node(), Hide: []string{string(env.Dir)}, Ephemeral: env.Ephemeral,
 		Bind: env.BindIP, APIServer: server.Host,
 		Cert: pki.Node.CertPath(keys), Key: pki.Node.KeyPath(keys), CA: pki.CAPath(keys),
 		Client: pki.KubeletClientName,

@@ -17,6 +17,8 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
+	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -31,6 +33,8 @@ type Config struct {
 	Name string
 	Dir  string // its own directory
 	Hide []string
+	// Ephemeral ends all pods when the node stops, because nothing will take them on.
+	Ephemeral bool
 	// Bind is the address of its API for logs and exec; a free port is taken.
 	Bind net.IP
 	// APIServer is the "host:port" under which pods reach the API server.
@@ -46,6 +50,7 @@ type Node struct {
 	node    *node.Node
 	claims  *provision.Provisioner
 	runtime *process.Runtime
+	ending  bool // everything ends with the node
 	log     *slog.Logger
 }
 
@@ -84,7 +89,7 @@ func New(cfg Config, asNode, asProvisioner *rest.Config, log *slog.Logger) (_ *N
 	if err != nil {
 		return nil, err
 	}
-	return &Node{node: n, claims: claims, runtime: runtime, log: log}, nil
+	return &Node{node: n, claims: claims, runtime: runtime, ending: cfg.Ephemeral, log: log}, nil
 }
 
 func clientConfig(rc *rest.Config) *rest.Config {
@@ -112,7 +117,7 @@ func servingTLS(cfg Config) (*tls.Config, error) {
 	return &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool, MinVersion: tls.VersionTLS12}, nil
 }
 
-// Run works until ctx ends or a part of the node fails. Containers go on running.
+// Run works until ctx ends or a part of the node fails. Containers go on running, unless the node is ephemeral.
 func (n *Node) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -126,7 +131,39 @@ func (n *Node) Run(ctx context.Context) error {
 	err := n.node.Run(ctx)
 	cancel()
 	claims.Wait()
+	if n.ending {
+		err = errors.Join(err, n.endAll())
+	}
 	return errors.Join(err, claimsErr, n.runtime.Close())
+}
+
+// endTimeout bounds how long the end of the last containers is waited for.
+const endTimeout = 3 * time.Second
+
+// endAll kills every container and takes away what is left of it.
+func (n *Node) endAll() error {
+	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
+	defer cancel()
+	var errs []error
+	containers := n.runtime.List()
+	for _, c := range containers {
+		if c.State == process.Running {
+			if err := n.runtime.Signal(c.Spec.ID, syscall.SIGKILL); err != nil && !errors.Is(err, process.ErrNotRunning) && !errors.Is(err, process.ErrNotFound) {
+				errs = append(errs, fmt.Errorf("ending container %s: %w", c.Spec.ID, err))
+			}
+		}
+	}
+	for _, c := range containers {
+		select {
+		case <-n.runtime.Done(c.Spec.ID):
+		case <-ctx.Done():
+			return errors.Join(append(errs, fmt.Errorf("waiting for the last containers to end: %w", ctx.Err()))...)
+		}
+		if err := n.runtime.Remove(ctx, c.Spec.ID); err != nil {
+			errs = append(errs, fmt.Errorf("clearing up after container %s: %w", c.Spec.ID, err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Ready is closed once the node takes pods.

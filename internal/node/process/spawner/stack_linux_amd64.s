@@ -4,6 +4,15 @@
 
 #define SYS_clone 56
 
+// func enter(stack, goroutine uintptr)
+TEXT ·enter(SB),NOSPLIT,$0-16
+	MOVQ	stack+0(FP), AX
+	MOVQ	goroutine+8(FP), R14
+	MOVQ	R14, (TLS)
+	MOVQ	AX, SP
+	CALL	·child(SB)
+	INT	$3
+
 // func vfork(flags, stack uintptr) (pid, errno uintptr)
 TEXT ·vfork(SB),NOSPLIT,$0-32
 	MOVQ	flags+0(FP), DI

@@ -4,6 +4,14 @@
 
 #define SYS_clone 220
 
+// func enter(stack, goroutine uintptr)
+TEXT ·enter(SB),NOSPLIT,$0-16
+	MOVD	stack+0(FP), R0
+	MOVD	goroutine+8(FP), g
+	MOVD	R0, RSP
+	CALL	·child(SB)
+	BRK
+
 // func vfork(flags, stack uintptr) (pid, errno uintptr)
 TEXT ·vfork(SB),NOSPLIT,$0-32
 	MOVD	flags+0(FP), R0

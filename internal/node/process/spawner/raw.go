@@ -58,6 +58,11 @@ func kill(pid uintptr, sig uintptr) {
 	sys(syscall.SYS_KILL, pid, sig, 0)
 }
 
+// topOf returns the upper end of a stack.
+//
+//go:norace
+func topOf(stack unsafe.Pointer, size uintptr) uintptr { return (uintptr(stack) + size) &^ 15 }
+
 // now returns what the clock shows, in seconds and nanoseconds.
 //
 //go:norace

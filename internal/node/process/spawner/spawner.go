@@ -124,6 +124,7 @@ func serve() {
 // nobody has to reap them.
 func become() {
 	state.newline[0], state.one[0] = '\n', '1'
+	shed()
 	// The lower end of both stacks, and some room for what does not check.
 	guard := uintptr(unsafe.Pointer(&state.forkStack)) + stackReserve
 	state.goroutine.stackLow = uintptr(unsafe.Pointer(&state.forkStack))
@@ -178,21 +179,8 @@ func receive() (n uintptr, errno syscall.Errno) {
 	return n, 0
 }
 
-// fork makes the child that carries out the request. It returns in this process only.
-//
-//go:nosplit
-//go:norace
-func fork() (pid uintptr, errno syscall.Errno) {
-	flags := uintptr(state.request.CloneFlags) | clonePIDFD | uintptr(syscall.SIGCHLD)
-	pid, _, errno = syscall.RawSyscall6(syscall.SYS_CLONE, flags, 0, uintptr(unsafe.Pointer(&state.pidfd)), 0, 0, 0)
-	if pid == 0 && errno == 0 {
-		enter(topOf(unsafe.Pointer(&state.forkStack), unsafe.Sizeof(state.forkStack)), uintptr(unsafe.Pointer(&state.goroutine)))
-	}
-	return pid, errno
-}
-
-//go:nosplit
-//go:norace
-func topOf(stack unsafe.Pointer, size uintptr) uintptr {
-	return (uintptr(stack) + size) &^ 15
+// fork makes the child that carries out the request.
+func fork() (pid, errno uintptr) {
+	return clone(uintptr(state.request.CloneFlags)|clonePIDFD|uintptr(syscall.SIGCHLD), &state.pidfd,
+		topOf(unsafe.Pointer(&state.forkStack), unsafe.Sizeof(state.forkStack)), uintptr(unsafe.Pointer(&state.goroutine)))
 }

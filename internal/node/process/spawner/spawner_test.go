@@ -20,21 +20,21 @@ import (
 	"unsafe"
 )
 
-// forkFiles hold what runs after the fork. raw.go and fork itself are used before it as well.
+// forkFiles hold what runs after the fork. raw.go is used before it as well.
 var forkFiles = []string{"child.go", "log.go", "raw.go"}
 
-// forkFunctions returns the functions in forkFiles, and fork, with their comments.
+// forkFunctions returns the functions in forkFiles with their comments.
 func forkFunctions(t *testing.T) map[string]string {
 	t.Helper()
 	functions := map[string]string{}
-	for _, name := range append(forkFiles, "spawner.go") {
+	for _, name := range forkFiles {
 		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, d := range f.Decls {
 			fn, ok := d.(*ast.FuncDecl)
-			if !ok || name == "spawner.go" && fn.Name.Name != "fork" {
+			if !ok {
 				continue
 			}
 			var doc []string
@@ -116,6 +116,20 @@ func TestLayoutOfKernelStructures(t *testing.T) {
 		if sizes[0] != sizes[1] {
 			t.Errorf("%s: %d, want %d", name, sizes[0], sizes[1])
 		}
+	}
+}
+
+func TestMappings(t *testing.T) {
+	text := readAll("/proc/self/maps\x00")
+	if m := mappingOf(text, uintptr(unsafe.Pointer(&state))); m.high <= m.low || m.low > uintptr(unsafe.Pointer(&state)) {
+		t.Errorf("variables are in %+v", m)
+	}
+	if m := mappingOf(text, codeAddress()); !strings.HasSuffix(m.name, ".test") {
+		t.Errorf("code is in %+v", m)
+	}
+	m, rest := nextMapping("00400000-01f06000 r-xp 00000000 fe:00 9978578      /some/file\nx")
+	if want := (mapping{0x400000, 0x1f06000, "/some/file"}); m != want || rest != "x" {
+		t.Errorf("mapping %+v and %q", m, rest)
 	}
 }
 

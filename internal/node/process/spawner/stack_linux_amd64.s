@@ -4,12 +4,31 @@
 
 #define SYS_clone 56
 
-// func enter(stack, goroutine uintptr)
-TEXT ·enter(SB),NOSPLIT,$0-16
-	MOVQ	stack+0(FP), AX
-	MOVQ	goroutine+8(FP), R14
+// func clone(flags uintptr, pidfd *int32, stack, goroutine uintptr) (pid, errno uintptr)
+TEXT ·clone(SB),NOSPLIT,$0-48
+	MOVQ	flags+0(FP), DI
+	MOVQ	pidfd+8(FP), DX
+	MOVQ	stack+16(FP), SI
+	MOVQ	goroutine+24(FP), R12
+	XORL	R10, R10
+	XORL	R8, R8
+	MOVL	$SYS_clone, AX
+	SYSCALL
+	TESTQ	AX, AX
+	JEQ	child
+	CMPQ	AX, $0xfffffffffffff001
+	JCC	failed
+	MOVQ	AX, pid+32(FP)
+	MOVQ	$0, errno+40(FP)
+	RET
+failed:
+	NEGQ	AX
+	MOVQ	$0, pid+32(FP)
+	MOVQ	AX, errno+40(FP)
+	RET
+child:
+	MOVQ	R12, R14
 	MOVQ	R14, (TLS)
-	MOVQ	AX, SP
 	CALL	·child(SB)
 	INT	$3
 

@@ -37,21 +37,25 @@ const (
 const ErrnoInterpreter = 1000
 
 //go:norace
+//go:nocheckptr
 func header() *Header { return (*Header)(unsafe.Pointer(&image)) }
 
 // at returns the address of what lies at offset r of the image.
 //
 //go:norace
+//go:nocheckptr
 func at(r uint64) uintptr { return uintptr(unsafe.Pointer(&image)) + uintptr(r) }
 
 // word returns the 64 bits at offset r of the image. What the other side put there is not checked.
 //
 //go:norace
+//go:nocheckptr
 func word(r uint64) *uint64 { return (*uint64)(unsafe.Add(unsafe.Pointer(&image), r)) }
 
 // child carries out the request and ends the process.
 //
 //go:norace
+//go:nocheckptr
 func child() {
 	setHandler(uintptr(syscall.SIGCHLD), sigDFL)
 	for i := range RegFirstFD {
@@ -121,6 +125,7 @@ func child() {
 // readImage reads the image from the first descriptor that came with the request.
 //
 //go:norace
+//go:nocheckptr
 func readImage() bool {
 	state.failedPhase, state.failedStep = PhaseRead, 0
 	size := uintptr(state.request.Size)
@@ -143,6 +148,7 @@ func readImage() bool {
 // relocate turns the offsets in v into addresses.
 //
 //go:norace
+//go:nocheckptr
 func relocate(v Vector) {
 	for i := range v.Count {
 		*word(v.First + 8*i) += uint64(at(0))
@@ -152,6 +158,7 @@ func relocate(v Vector) {
 // run carries out the operations of s. If one does not work it says which and why and returns false.
 //
 //go:norace
+//go:nocheckptr
 func run(s Span, phase uintptr) bool {
 	for i := range s.Count {
 		o := (*operation)(unsafe.Pointer(word(s.First + i*uint64(operationSize))))
@@ -164,6 +171,7 @@ func run(s Span, phase uintptr) bool {
 }
 
 //go:norace
+//go:nocheckptr
 func operate(o *operation) (errno uintptr) {
 	if o.Nr == loadInt32 {
 		state.regs[o.Save] = uintptr(*(*int32)(unsafe.Pointer(word(o.Args[0]))))
@@ -192,6 +200,7 @@ func operate(o *operation) (errno uintptr) {
 // stack of its own.
 //
 //go:norace
+//go:nocheckptr
 func command() {
 	h := header()
 	if run(h.Command, PhaseCommand) && !abandoned(h) {
@@ -203,6 +212,7 @@ func command() {
 // abandoned tells whether the fork was killed meanwhile, before it was arranged that the command dies with it.
 //
 //go:norace
+//go:nocheckptr
 func abandoned(h *Header) bool {
 	if h.Flags&(FlagPIDOne|FlagExec) != 0 {
 		return false // dies with its namespace, or has a parent that it cannot see
@@ -215,6 +225,7 @@ func abandoned(h *Header) bool {
 // there without permission is remembered.
 //
 //go:norace
+//go:nocheckptr
 func execute(h *Header) {
 	step, result := uint64(0), uintptr(syscall.ENOENT)
 	for i := range h.Paths.Count {
@@ -242,6 +253,7 @@ func execute(h *Header) {
 // fail tells the other side what did not work, and ends the process.
 //
 //go:norace
+//go:nocheckptr
 func fail() {
 	state.reply.Kind = ReplyFailed
 	state.reply.Phase = int32(state.failedPhase)
@@ -259,6 +271,7 @@ func fail() {
 // not work: then the command must not run.
 //
 //go:norace
+//go:nocheckptr
 func recordRun() bool {
 	sec, nsec := now(realtime)
 	state.reply.TimeNS = sec*1e9 + nsec
@@ -282,6 +295,7 @@ func recordRun() bool {
 // process gets killed and no namespace dies with it.
 //
 //go:norace
+//go:nocheckptr
 func recordMain() {
 	state.nLine = 0
 	addString("main ")
@@ -293,6 +307,7 @@ func recordMain() {
 // recordFailure writes to the journal that the command did not run after all.
 //
 //go:norace
+//go:nocheckptr
 func recordFailure() {
 	state.nLine = 0
 	addString("fail ")
@@ -308,6 +323,7 @@ func recordFailure() {
 // recordExit writes to the journal how the command ended.
 //
 //go:norace
+//go:nocheckptr
 func recordExit() {
 	sec, nsec := now(realtime)
 	code, sig := int64(state.mainStatus>>8&0xff), int64(state.mainStatus&0x7f)
@@ -336,6 +352,7 @@ func recordExit() {
 // outOfMemoryKills returns how many processes of the container the kernel has killed for want of memory.
 //
 //go:norace
+//go:nocheckptr
 func outOfMemoryKills() (kills int64) {
 	const word = "oom_kill "
 	if state.regs[RegOOM] == none {
@@ -374,6 +391,7 @@ const (
 // takeSignals reads what has arrived, reaps, and passes on to the command what is meant for it.
 //
 //go:norace
+//go:nocheckptr
 func takeSignals() {
 	n, errno := sys(syscall.SYS_READ, state.regs[RegSignals], uintptr(unsafe.Pointer(&state.signals)), unsafe.Sizeof(state.signals))
 	if errno != 0 {
@@ -392,6 +410,7 @@ func takeSignals() {
 }
 
 //go:norace
+//go:nocheckptr
 func obey(value uint64) {
 	arg := uintptr(uint32(value))
 	switch value >> 56 {
@@ -417,6 +436,7 @@ func obey(value uint64) {
 // reap takes the status of every child that has ended.
 //
 //go:norace
+//go:nocheckptr
 func reap() (children bool) {
 	for {
 		var status uint32
@@ -437,6 +457,7 @@ func reap() (children bool) {
 // wait waits until something happens, or for the given time in milliseconds unless it is negative.
 //
 //go:norace
+//go:nocheckptr
 func wait(count int, millis int64) (ready uintptr) {
 	t := uintptr(0)
 	if millis >= 0 {
@@ -464,6 +485,7 @@ const (
 // supervise keeps the log, passes signals on and reaps, until the command has ended.
 //
 //go:norace
+//go:nocheckptr
 func supervise() {
 	openStreams()
 	exec := header().Flags&FlagExec != 0
@@ -507,6 +529,7 @@ func supervise() {
 // finish does what is left after the command's end, and ends the process.
 //
 //go:norace
+//go:nocheckptr
 func finish() {
 	if header().Flags&FlagExec != 0 {
 		if state.regs[RegControl] != none {
@@ -525,6 +548,7 @@ func finish() {
 // killAll ends every other process of the container and waits for those that are children.
 //
 //go:norace
+//go:nocheckptr
 func killAll() {
 	if header().Flags&FlagPIDOne != 0 {
 		kill(waitAny, uintptr(syscall.SIGKILL))
@@ -556,6 +580,7 @@ func killAll() {
 // killCgroup kills what is in the container's cgroup, if it has one.
 //
 //go:norace
+//go:nocheckptr
 func killCgroup() {
 	if state.regs[RegKill] != none {
 		sys(syscall.SYS_WRITE, state.regs[RegKill], uintptr(unsafe.Pointer(&state.one)), 1)
@@ -570,6 +595,7 @@ func killCgroup() {
 // killChildren kills the children of this process. It returns false if there is no list of them.
 //
 //go:norace
+//go:nocheckptr
 func killChildren() bool {
 	if header().Kill == 0 {
 		return false
@@ -586,6 +612,7 @@ func killChildren() bool {
 // killListed kills the processes whose numbers can be read from fd.
 //
 //go:norace
+//go:nocheckptr
 func killListed(fd uintptr) {
 	pid := uintptr(0)
 	for {

@@ -22,6 +22,7 @@ const (
 )
 
 //go:norace
+//go:nocheckptr
 func openStreams() {
 	state.streams[0].fd, state.streams[1].fd = -1, -1
 	if header().Flags&FlagExec != 0 {
@@ -41,6 +42,7 @@ func openStreams() {
 // holdFor returns how long to wait for the end of a line, in milliseconds; negative: nothing is held.
 //
 //go:norace
+//go:nocheckptr
 func holdFor() int64 {
 	if state.streams[0].held+state.streams[1].held == 0 {
 		return -1
@@ -49,6 +51,7 @@ func holdFor() int64 {
 }
 
 //go:norace
+//go:nocheckptr
 func millis() int64 {
 	sec, nsec := now(monotonic)
 	return sec*1000 + nsec/1e6
@@ -57,6 +60,7 @@ func millis() int64 {
 // flushHeld writes beginnings of lines that have waited long enough for their end. A program may be asking a question.
 //
 //go:norace
+//go:nocheckptr
 func flushHeld() {
 	if state.streams[0].held+state.streams[1].held == 0 {
 		return
@@ -72,6 +76,7 @@ func flushHeld() {
 // pump reads once from stream i and writes what are whole lines to the log. It returns false when there was nothing to read.
 //
 //go:norace
+//go:nocheckptr
 func pump(i int) bool {
 	s := &state.streams[i&1]
 	if s.fd < 0 {
@@ -99,6 +104,7 @@ func pump(i int) bool {
 // drain reads what is left in both streams and writes everything.
 //
 //go:norace
+//go:nocheckptr
 func drain() {
 	for i := range state.streams {
 		for pump(i) {
@@ -110,6 +116,7 @@ func drain() {
 // stamp makes the prefixes of stream i for records of this moment.
 //
 //go:norace
+//go:nocheckptr
 func stamp(i int) {
 	sec, nsec := now(realtime)
 	state.nLine = 0
@@ -132,6 +139,7 @@ func stamp(i int) {
 // is held back unless all is true; then it is written as a piece, which says exactly that no line end has come.
 //
 //go:norace
+//go:nocheckptr
 func write(i, n int, all bool) {
 	if n == 0 {
 		return
@@ -169,6 +177,7 @@ func write(i, n int, all bool) {
 // lineEnd returns where the line that begins at from ends: at a line end, at the longest that a record may be, or at n.
 //
 //go:norace
+//go:nocheckptr
 func lineEnd(i, from, n int) int {
 	if n > from+maxLogLine {
 		n = from + maxLogLine
@@ -180,6 +189,7 @@ func lineEnd(i, from, n int) int {
 }
 
 //go:norace
+//go:nocheckptr
 func addRecord(i, from, end int, ended bool) {
 	if state.torn && state.nPieces == 0 {
 		// What the last write left behind is not to run into this record.
@@ -198,6 +208,7 @@ func addRecord(i, from, end int, ended bool) {
 }
 
 //go:norace
+//go:nocheckptr
 func add(base, size uintptr) {
 	state.pieces[state.nPieces&(maxPieces-1)] = ioVec{base, size}
 	state.nPieces++
@@ -208,6 +219,7 @@ func add(base, size uintptr) {
 // a disk is full.
 //
 //go:norace
+//go:nocheckptr
 func commit() {
 	first := 0
 	for state.regs[RegLog] != none && state.nBytes > 0 {
@@ -240,6 +252,7 @@ func commit() {
 // If that does not work the old one goes on.
 //
 //go:norace
+//go:nocheckptr
 func rotateIfDue() {
 	limit := header().LogMaxBytes
 	if limit <= 0 || state.logSize == 0 || state.logSize+state.nBytes <= limit {
@@ -269,6 +282,7 @@ const (
 )
 
 //go:norace
+//go:nocheckptr
 func logName(i int) uintptr { return uintptr(*word(header().LogNames.First + 8*uint64(i))) }
 
 const endOfFile = 4 // ^D
@@ -276,6 +290,7 @@ const endOfFile = 4 // ^D
 // pollTerminalInput says what to wait for so that what is written to RegStdin gets to the terminal.
 //
 //go:norace
+//go:nocheckptr
 func pollTerminalInput() {
 	state.polls[pollStdin] = pollFD{fd: -1}
 	state.polls[pollMaster] = pollFD{fd: -1}
@@ -297,6 +312,7 @@ func pollTerminalInput() {
 }
 
 //go:norace
+//go:nocheckptr
 func readInput() {
 	n, errno := sys(syscall.SYS_READ, state.regs[RegStdin], uintptr(unsafe.Pointer(&state.input)), uintptr(len(state.input)))
 	state.inputFrom, state.inputTo = 0, 0
@@ -306,6 +322,7 @@ func readInput() {
 }
 
 //go:norace
+//go:nocheckptr
 func pumpInput() {
 	if state.inputFrom == state.inputTo {
 		readInput()

@@ -32,12 +32,14 @@ const (
 // sys makes a system call. Like all that follows it may be used after the fork.
 //
 //go:norace
+//go:nocheckptr
 func sys(nr, a, b, c uintptr) (r uintptr, errno uintptr) {
 	r, _, e := syscall.RawSyscall6(nr, a, b, c, 0, 0, 0)
 	return r, uintptr(e)
 }
 
 //go:norace
+//go:nocheckptr
 func closeFD(fd uintptr) {
 	if fd != none {
 		sys(syscall.SYS_CLOSE, fd, 0, 0)
@@ -47,6 +49,7 @@ func closeFD(fd uintptr) {
 // exit ends the process. Nobody looks at the code.
 //
 //go:norace
+//go:nocheckptr
 func exit(code uintptr) {
 	for {
 		sys(syscall.SYS_EXIT_GROUP, code, 0, 0)
@@ -54,6 +57,7 @@ func exit(code uintptr) {
 }
 
 //go:norace
+//go:nocheckptr
 func kill(pid uintptr, sig uintptr) {
 	sys(syscall.SYS_KILL, pid, sig, 0)
 }
@@ -61,11 +65,13 @@ func kill(pid uintptr, sig uintptr) {
 // topOf returns the upper end of a stack.
 //
 //go:norace
+//go:nocheckptr
 func topOf(stack unsafe.Pointer, size uintptr) uintptr { return (uintptr(stack) + size) &^ 15 }
 
 // now returns what the clock shows, in seconds and nanoseconds.
 //
 //go:norace
+//go:nocheckptr
 func now(clock uintptr) (sec, nsec int64) {
 	var t [2]int64
 	sys(syscall.SYS_CLOCK_GETTIME, clock, uintptr(unsafe.Pointer(&t)), 0)
@@ -73,6 +79,7 @@ func now(clock uintptr) (sec, nsec int64) {
 }
 
 //go:norace
+//go:nocheckptr
 func setHandler(sig, h uintptr) {
 	state.handler.handler = h
 	syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&state.handler)), 0, sysSignalMaskSize, 0, 0)
@@ -81,6 +88,7 @@ func setHandler(sig, h uintptr) {
 // prepareMessage sets up state.message for size bytes at base, with controlSize bytes of control data.
 //
 //go:norace
+//go:nocheckptr
 func prepareMessage(base, size, controlSize uintptr) {
 	state.iov = ioVec{base, size}
 	state.message = messageHeader{iov: uintptr(unsafe.Pointer(&state.iov)), nIOV: 1}
@@ -93,6 +101,7 @@ func prepareMessage(base, size, controlSize uintptr) {
 // send sends state.reply, and a descriptor along with it unless fd is negative.
 //
 //go:norace
+//go:nocheckptr
 func send(socket uintptr, fd int) {
 	size := uintptr(0)
 	if fd >= 0 {
@@ -111,6 +120,7 @@ func send(socket uintptr, fd int) {
 }
 
 //go:norace
+//go:nocheckptr
 func addString(s string) {
 	for i := range len(s) {
 		state.line[state.nLine] = s[i]
@@ -119,6 +129,7 @@ func addString(s string) {
 }
 
 //go:norace
+//go:nocheckptr
 func addByte(b byte) {
 	state.line[state.nLine] = b
 	state.nLine++
@@ -127,6 +138,7 @@ func addByte(b byte) {
 // addInt adds v, at least with the given number of digits. v is not negative.
 //
 //go:norace
+//go:nocheckptr
 func addInt(v int64, digits int) {
 	n := 1
 	for x := v / 10; x > 0; x /= 10 {
@@ -145,6 +157,7 @@ func addInt(v int64, digits int) {
 // addDate adds the date and time of day in UTC, "2006-01-02T15:04:05", sec seconds after 1970.
 //
 //go:norace
+//go:nocheckptr
 func addDate(sec int64) {
 	days := sec / 86400
 	clock := sec % 86400

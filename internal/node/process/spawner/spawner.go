@@ -18,8 +18,8 @@
 //   - After the fork only one thread is left, and no Go runtime that could schedule, collect or grow a stack. What runs there
 //     (child.go, log.go) runs on a stack of its own and is written in a subset of Go: memory is the variables state and
 //     image, and nothing is called but raw system calls. No maps, no interfaces, no append, no copy, no string concatenation,
-//     no closures, no defer. A test takes the compiled code apart to see that this is so. Package syscall
-//     lives by the same rules between its fork and its exec.
+//     no closures, no defer, and neither the race detector nor checks of pointers. A test takes the compiled code apart to see
+//     that this is so. Package syscall lives by the same rules between its fork and its exec.
 //
 // The other side, in ordinary Go, is package process: it builds requests with Image and Program. Start reading at serve.
 package spawner

@@ -54,8 +54,10 @@ func forkFunctions(t *testing.T) map[string]string {
 
 func TestFunctionsOfTheForkAreMarked(t *testing.T) {
 	for name, doc := range forkFunctions(t) {
-		if !strings.Contains(doc, "//go:norace\n") {
-			t.Errorf("%s is not marked go:norace", name)
+		for _, mark := range []string{"//go:norace\n", "//go:nocheckptr\n"} {
+			if !strings.Contains(doc, mark) {
+				t.Errorf("%s is not marked %s", name, strings.TrimSpace(mark))
+			}
 		}
 	}
 }
@@ -67,7 +69,11 @@ func TestTheForkCallsNothingOfTheRuntime(t *testing.T) {
 		t.Skip("no go command to build with; continuous integration has one")
 	}
 	binary := filepath.Join(t.TempDir(), "spawner.test")
-	if out, err := exec.Command(tool, "test", "-c", "-o", binary, ".").CombinedOutput(); err != nil {
+	args := []string{"test", "-c", "-o", binary}
+	if raceDetector {
+		args = append(args, "-race")
+	}
+	if out, err := exec.Command(tool, append(args, ".")...).CombinedOutput(); err != nil {
 		t.Fatalf("%v:\n%s", err, out)
 	}
 	out, err := exec.Command(tool, "tool", "objdump", "-s", `process/spawner\.`, binary).Output()

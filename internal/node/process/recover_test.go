@@ -284,7 +284,7 @@ func TestCrash(t *testing.T) {
 		t.Logf("seed %d", seed)
 		random := rand.New(rand.NewPCG(uint64(seed), 0))
 		for round := range rounds {
-			killedHelper(t, w, started, round, time.Duration(random.IntN(400))*time.Millisecond)
+			killedHelper(t, w, started, round, random.IntN(12), time.Duration(random.IntN(30_000))*time.Microsecond)
 		}
 		w.open()
 		states := map[State]int{}
@@ -301,7 +301,7 @@ func TestCrash(t *testing.T) {
 		runs, _ := os.ReadDir(started)
 		t.Logf("%d containers ran; of those not removed, %v", len(runs), states)
 		if len(runs) < rounds {
-			t.Errorf("%d containers in %d rounds: nothing has been tested", len(runs), rounds)
+			t.Errorf("%d containers in %d rounds: little has been tested", len(runs), rounds)
 		}
 		for _, f := range runs {
 			if lines := strings.Count(readIfThere(filepath.Join(started, f.Name())), "\n"); lines != 1 {
@@ -316,8 +316,8 @@ func readIfThere(path string) string {
 	return string(b)
 }
 
-// killedHelper runs crashHelper for some time after it has begun to start containers.
-func killedHelper(t *testing.T, w *world, started string, round int, after time.Duration) {
+// killedHelper runs crashHelper and kills it some time after it has started a number of containers.
+func killedHelper(t *testing.T, w *world, started string, round, starts int, after time.Duration) {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", w.cfg.Dir, w.dir, started, strconv.Itoa(round), string(w.cfg.Isolation))
 	cmd.Env = append(os.Environ(), helperEnv+"=crash")
@@ -329,10 +329,9 @@ func killedHelper(t *testing.T, w *world, started string, round int, after time.
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := out.Read(make([]byte, 1)); n != 1 {
-		t.Fatalf("the helper did not begin: %v", err)
+	if _, err := io.ReadFull(out, make([]byte, 1+starts)); err != nil {
+		t.Errorf("the helper did not begin: %v", err)
 	}
-	go io.Copy(io.Discard, out)
 	time.Sleep(after)
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -340,7 +339,8 @@ func killedHelper(t *testing.T, w *world, started string, round int, after time.
 	_ = cmd.Wait()
 }
 
-// crashHelper starts, watches and removes containers until it is killed. Each container writes a line to a file of its own.
+// crashHelper starts, watches and removes containers until it is killed. It writes a byte when it begins and one for each start.
+// Each container writes a line to a file of its own.
 func crashHelper() {
 	dir, files, started, round, isolation := os.Args[1], os.Args[2], os.Args[3], os.Args[4], Isolation(os.Args[5])
 	r, err := New(Config{Dir: dir, Isolation: isolation, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))})
@@ -368,10 +368,12 @@ func crashHelper() {
 					Limits:  Limits{PIDs: 100},
 					LogPath: filepath.Join(files, "logs", id),
 				})
-				switch {
-				case err != nil:
+				if err != nil {
 					fmt.Fprintln(os.Stderr, err)
-				case i%3 == 0:
+					continue
+				}
+				fmt.Print(".")
+				if i%3 == 0 {
 					go func() {
 						<-r.Done(id)
 						if err := r.Remove(context.Background(), id); err != nil && !errors.Is(err, ErrClosed) {

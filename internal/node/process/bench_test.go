@@ -37,6 +37,7 @@ func BenchmarkPlain(b *testing.B) {
 // benchmarkStartExit measures one container after the other, from Start to the end of a command that does nothing, and its
 // removal.
 func benchmarkStartExit(b *testing.B, isolation Isolation, limits Limits) {
+	b.Helper()
 	dir := b.TempDir()
 	r, err := New(Config{Dir: filepath.Join(dir, "state"), Isolation: isolation})
 	if err != nil {

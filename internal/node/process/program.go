@@ -29,8 +29,8 @@ type plan struct {
 	free    []int // registers below nextReg that hold nothing any more
 }
 
-func newPlan(firstFree int) *plan {
-	return &plan{image: spawner.NewImage(), nextReg: firstFree}
+func newPlan() *plan {
+	return &plan{image: spawner.NewImage(), nextReg: spawner.RegFree}
 }
 
 func (p *plan) encode() []byte {
@@ -84,7 +84,7 @@ func (p *plan) mkdirs(step, dir string) {
 
 // containerPlan returns what the fork for a container has to do.
 func (r *Runtime) containerPlan(c *container) (*plan, error) {
-	p := newPlan(spawner.RegFree)
+	p := newPlan()
 	s := &c.rec.Spec
 	p.journal(c.dir)
 	p.logFile(s)

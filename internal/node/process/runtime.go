@@ -278,13 +278,13 @@ func (r *Runtime) takeLock() error {
 			return nil
 		}
 		if !errors.Is(err, unix.EWOULDBLOCK) {
-			f.Close()
+			discard(f)
 			return fmt.Errorf("locking the state directory: %w", err)
 		}
 		select {
 		case <-tick.C:
 		case <-expired.C:
-			f.Close()
+			discard(f)
 			return fmt.Errorf("locking %s: %w", r.dir, ErrInUse)
 		}
 	}
@@ -302,7 +302,7 @@ func (r *Runtime) release() {
 	r.mu.Lock()
 	for _, c := range r.containers {
 		if c.pidfd != nil {
-			c.pidfd.Close()
+			discard(c.pidfd)
 		}
 	}
 	r.mu.Unlock()
@@ -312,7 +312,7 @@ func (r *Runtime) release() {
 		r.cgroups.leave()
 	}
 	if r.lock != nil {
-		r.lock.Close()
+		discard(r.lock)
 	}
 }
 
@@ -612,13 +612,13 @@ func (c *container) killLeftovers(j journal) {
 	}
 	c.rec.Cgroup.kill()
 	if j.main > 0 {
-		killSession(j.main, j.ranAt)
+		killSession(j.main)
 	}
 }
 
 // signal sends sig to the init itself.
 func (c *container) signal(sig unix.Signal) {
-	c.control(func(fd int) error { return unix.PidfdSendSignal(fd, sig, nil, 0) })
+	_ = c.control(func(fd int) error { return unix.PidfdSendSignal(fd, sig, nil, 0) })
 }
 
 // control calls f with the descriptor of c's init.
@@ -773,7 +773,7 @@ func (r *Runtime) killAndWait(ctx context.Context, c *container) error {
 func (r *Runtime) clear(ctx context.Context, c *container) error {
 	if c.pidfd != nil {
 		<-c.ended
-		c.pidfd.Close()
+		discard(c.pidfd)
 	}
 	if err := c.rec.Cgroup.remove(ctx); err != nil {
 		return err
@@ -830,24 +830,26 @@ func removeTree(dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// killSession kills the processes of the session that the process leader began at the given time.
-func killSession(leader int, began time.Time) {
+// killSession kills the processes of the session that leader began.
+func killSession(leader int) {
+	tick := time.NewTicker(cgroupPoll)
+	defer tick.Stop()
 	for range 100 {
-		pids := sessionMembers(leader, began)
+		pids := sessionMembers(leader)
 		if len(pids) == 0 {
 			return
 		}
 		for _, pid := range pids {
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
-		time.Sleep(cgroupPoll)
+		<-tick.C
 	}
 }
 
-// sessionMembers returns the living processes of this user in the session of leader. A number that is taken by a session is not
-// given to another process, so they are the ones meant, unless that session has ended and a later process got the
-// leader's number, became the leader of a session and ended before its members did; began keeps out most of those, too.
-func sessionMembers(leader int, began time.Time) (pids []int) {
+// sessionMembers returns the living processes in the session of leader. As long as there are any, no other process gets the
+// number leader; so they are the ones meant, unless all of them have ended, a later process got the number, became the leader of
+// a session, too, and ended before its members did.
+func sessionMembers(leader int) (pids []int) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil

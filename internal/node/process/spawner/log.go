@@ -261,10 +261,10 @@ func rotateIfDue() {
 	names := header().LogNames
 	dir := state.regs[RegLogDir]
 	if names.Count < 2 {
-		syscall.RawSyscall6(syscall.SYS_UNLINKAT, dir, logName(0), 0, 0, 0, 0)
+		sys(syscall.SYS_UNLINKAT, dir, logName(0), 0)
 	}
 	for i := int(names.Count) - 2; i >= 0; i-- {
-		syscall.RawSyscall6(syscall.SYS_RENAMEAT, dir, logName(i), dir, logName(i+1), 0, 0)
+		sys5(syscall.SYS_RENAMEAT, dir, logName(i), dir, logName(i+1))
 	}
 	fd, _, errno := syscall.RawSyscall6(syscall.SYS_OPENAT, dir, logName(0), LogFlags, LogMode, 0, 0)
 	if errno != 0 {

@@ -38,6 +38,14 @@ func sys(nr, a, b, c uintptr) (r uintptr, errno uintptr) {
 	return r, uintptr(e)
 }
 
+// sys5 makes a system call with more arguments, whose result does not matter.
+//
+//go:norace
+//go:nocheckptr
+func sys5(nr, a, b, c, d uintptr) {
+	_, _, _ = syscall.RawSyscall6(nr, a, b, c, d, 0, 0)
+}
+
 //go:norace
 //go:nocheckptr
 func closeFD(fd uintptr) {
@@ -82,7 +90,7 @@ func now(clock uintptr) (sec, nsec int64) {
 //go:nocheckptr
 func setHandler(sig, h uintptr) {
 	state.handler.handler = h
-	syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&state.handler)), 0, sysSignalMaskSize, 0, 0)
+	sys5(syscall.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&state.handler)), 0, sysSignalMaskSize)
 }
 
 // prepareMessage sets up state.message for size bytes at base, with controlSize bytes of control data.

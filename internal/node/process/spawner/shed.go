@@ -30,7 +30,7 @@ func shed() {
 		switch {
 		case m.low >= start.low && m.high <= program.high, m.low <= thread && thread < m.high, m.name == "[stack]":
 		default:
-			syscall.RawSyscall(syscall.SYS_MADVISE, m.low, m.high-m.low, madvDontFork)
+			sys(syscall.SYS_MADVISE, m.low, m.high-m.low, madvDontFork)
 		}
 	}
 }
@@ -44,7 +44,7 @@ func codeAddress() uintptr {
 // threadPointer is where the architecture keeps what belongs to a thread, or 0 if forks do not look at it.
 func threadPointer() (at uintptr) {
 	if sysArchPrctl != 0 {
-		syscall.RawSyscall(sysArchPrctl, archGetFS, uintptr(unsafe.Pointer(&at)), 0)
+		sys(sysArchPrctl, archGetFS, uintptr(unsafe.Pointer(&at)), 0)
 	}
 	return at
 }

@@ -132,21 +132,21 @@ func become() {
 	state.goroutine.stackGuard, state.goroutine.systemGuard = guard, guard
 	all := ^uint64(0)
 	// Also keeps the runtime from interrupting this thread, the only one that forks.
-	syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, sigSetMask, uintptr(unsafe.Pointer(&all)), 0, sysSignalMaskSize, 0, 0)
+	sys5(syscall.SYS_RT_SIGPROCMASK, sigSetMask, uintptr(unsafe.Pointer(&all)), 0, sysSignalMaskSize)
 	for sig := uintptr(1); sig <= 64; sig++ {
 		setHandler(sig, sigDFL)
 	}
 	setHandler(uintptr(syscall.SIGCHLD), sigIGN)
 	// Nothing that this process was started with, from whoever started its parent, is to be kept open by a container.
-	syscall.RawSyscall(sysCloseRange, LockFD+1, uintptr(^uint32(0)), 0)
-	syscall.RawSyscall(syscall.SYS_FCNTL, SocketFD, syscall.F_SETFD, syscall.FD_CLOEXEC)
-	syscall.RawSyscall(syscall.SYS_FCNTL, LockFD, syscall.F_SETFD, syscall.FD_CLOEXEC)
-	syscall.RawSyscall(syscall.SYS_UMASK, 0, 0, 0)
+	sys(sysCloseRange, LockFD+1, uintptr(^uint32(0)), 0)
+	sys(syscall.SYS_FCNTL, SocketFD, syscall.F_SETFD, syscall.FD_CLOEXEC)
+	sys(syscall.SYS_FCNTL, LockFD, syscall.F_SETFD, syscall.FD_CLOEXEC)
+	sys(syscall.SYS_UMASK, 0, 0, 0)
 	root := [2]byte{'/', 0}
-	syscall.RawSyscall(syscall.SYS_CHDIR, uintptr(unsafe.Pointer(&root)), 0, 0)
+	sys(syscall.SYS_CHDIR, uintptr(unsafe.Pointer(&root)), 0, 0)
 	name := [16]byte{}
 	copy(name[:], Name)
-	syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_NAME, uintptr(unsafe.Pointer(&name)), 0)
+	sys(syscall.SYS_PRCTL, syscall.PR_SET_NAME, uintptr(unsafe.Pointer(&name)), 0)
 	// The kernel's out-of-memory killer had better take anything else. Works as root only, and matters only there.
 	writeFile("/proc/self/oom_score_adj\x00", "-999")
 }
@@ -158,7 +158,7 @@ func writeFile(path, text string) {
 	if errno != 0 {
 		return
 	}
-	syscall.RawSyscall(syscall.SYS_WRITE, fd, uintptr(unsafe.Pointer(unsafe.StringData(text))), uintptr(len(text)))
+	sys(syscall.SYS_WRITE, fd, uintptr(unsafe.Pointer(unsafe.StringData(text))), uintptr(len(text)))
 	closeFD(fd)
 }
 

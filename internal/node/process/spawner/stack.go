@@ -15,3 +15,6 @@ func clone(flags uintptr, pidfd *int32, stack, goroutine uintptr) (pid, errno ui
 //
 //go:noescape
 func vfork(flags, stack uintptr) (pid, errno uintptr)
+
+// What the assembly calls.
+var _ = [...]func(){child, command}

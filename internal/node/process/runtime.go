@@ -34,7 +34,8 @@ const (
 	Auto Isolation = ""
 	// Full gives each container mount, PID, UTS and IPC namespaces over a private overlay of the host's file system.
 	Full Isolation = "full"
-	// None runs a command in a session of its own and nothing else.
+	// None runs a command in a session of its own and nothing else. What needs more is refused, except for host names, which are
+	// ignored.
 	None Isolation = "none"
 )
 
@@ -57,7 +58,9 @@ type Config struct {
 	Accounting bool
 	// LockTimeout is how long New waits for an earlier Runtime on Dir that is just coming to its end; 0: 10 s.
 	LockTimeout time.Duration
-	Log         *slog.Logger // nil: slog.Default
+	// KillGrace is how long a command may take to vanish after SIGKILL before Remove kills its init as well; 0: 5 s.
+	KillGrace time.Duration
+	Log       *slog.Logger // nil: slog.Default
 }
 
 // Validate tells what is wrong with c.
@@ -85,8 +88,7 @@ func (c *Config) Validate() error {
 const (
 	defaultLockTimeout = 10 * time.Second
 	lockPoll           = 10 * time.Millisecond
-	// killGrace is how long a command may take to vanish after SIGKILL before its init is killed as well.
-	killGrace = 5 * time.Second
+	defaultKillGrace   = 5 * time.Second
 )
 
 // Runtime runs containers. Its methods may be called from any goroutine.
@@ -263,11 +265,7 @@ func (r *Runtime) takeLock() error {
 	if err != nil {
 		return fmt.Errorf("locking the state directory: %w", err)
 	}
-	timeout := r.cfg.LockTimeout
-	if timeout == 0 {
-		timeout = defaultLockTimeout
-	}
-	expired := time.NewTimer(timeout)
+	expired := time.NewTimer(cmp.Or(r.cfg.LockTimeout, defaultLockTimeout))
 	defer expired.Stop()
 	tick := time.NewTicker(lockPoll)
 	defer tick.Stop()
@@ -754,7 +752,7 @@ func (r *Runtime) killAndWait(ctx context.Context, c *container) error {
 		return nil
 	}
 	_ = r.Signal(c.rec.Spec.ID, unix.SIGKILL)
-	grace := time.NewTimer(killGrace)
+	grace := time.NewTimer(cmp.Or(r.cfg.KillGrace, defaultKillGrace))
 	defer grace.Stop()
 	for {
 		select {

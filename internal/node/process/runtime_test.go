@@ -447,6 +447,36 @@ func TestRemoveTakesAwayWhatAContainerWrote(t *testing.T) {
 	// The rest is checked by the world.
 }
 
+func TestRemoveOfAContainerWhoseInitDoesNotAnswer(t *testing.T) {
+	for _, isolation := range isolations(t) {
+		t.Run(string(isolation), func(t *testing.T) {
+			w := newWorld(t, Config{Isolation: isolation, KillGrace: 50 * time.Millisecond})
+			st := w.start(w.shell("a", "sleep 1000"))
+			if err := unix.Kill(st.PID, unix.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.Remove(context.Background(), "a"); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func TestConcurrentRemovals(t *testing.T) {
+	eachIsolation(t, func(w *world) {
+		w.start(w.shell("a", "sleep 1000"))
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() {
+				if err := w.Remove(context.Background(), "a"); err != nil {
+					w.t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
 func TestStartWithACanceledContext(t *testing.T) {
 	w := newWorld(t, Config{})
 	ctx, cancel := context.WithCancel(context.Background())

@@ -7,6 +7,7 @@ package process
 import (
 	"context"
 	"fmt"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"syscall"
@@ -20,9 +21,23 @@ func BenchmarkStartExitFullLimits(b *testing.B) {
 	benchmarkStartExit(b, Full, Limits{CPUMillis: 1000, CPUShares: 100, MemoryBytes: 100 << 20, PIDs: 100})
 }
 
+// BenchmarkPlain is what the others are to be compared with: the same command without anything around it.
+func BenchmarkPlain(b *testing.B) {
+	var runs []time.Duration
+	for b.Loop() {
+		t := time.Now()
+		if err := exec.Command("/bin/true").Run(); err != nil {
+			b.Fatal(err)
+		}
+		runs = append(runs, time.Since(t))
+	}
+	b.ReportMetric(median(runs), "ms-to-exit")
+}
+
 // benchmarkStartExit measures one container after the other, from Start to the end of a command that does nothing, and its
 // removal.
 func benchmarkStartExit(b *testing.B, isolation Isolation, limits Limits) {
+	b.Helper()
 	dir := b.TempDir()
 	r, err := New(Config{Dir: filepath.Join(dir, "state"), Isolation: isolation})
 	if err != nil {

@@ -171,7 +171,7 @@ func ownCgroup() string {
 	if err != nil {
 		return "/"
 	}
-	defer f.Close()
+	defer discard(f)
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		if path, ok := strings.CutPrefix(lines.Text(), "0::"); ok {
 			return path

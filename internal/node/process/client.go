@@ -7,6 +7,7 @@ package process
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -61,9 +62,9 @@ func startClient(lock *os.File) (_ *client, err error) {
 		return nil, fmt.Errorf("making a socket for the spawner: %w", err)
 	}
 	ours, theirs := os.NewFile(uintptr(fds[0]), "spawner"), os.NewFile(uintptr(fds[1]), "spawner")
-	defer theirs.Close()
+	defer discard(theirs)
 	conn, err := net.FileConn(ours)
-	ours.Close()
+	discard(ours)
 	if err != nil {
 		return nil, fmt.Errorf("making a socket for the spawner: %w", err)
 	}
@@ -81,12 +82,12 @@ func startClient(lock *os.File) (_ *client, err error) {
 		},
 	}
 	if err := c.cmd.Start(); err != nil {
-		conn.Close()
+		discard(conn)
 		return nil, fmt.Errorf("starting the spawner: %w", err)
 	}
-	theirs.Close()
+	discard(theirs)
 	if err := c.awaitHello(); err != nil {
-		conn.Close()
+		discard(conn)
 		_ = c.cmd.Process.Kill()
 		_ = c.cmd.Wait()
 		return nil, err
@@ -96,7 +97,7 @@ func startClient(lock *os.File) (_ *client, err error) {
 }
 
 func (c *client) awaitHello() error {
-	timer := time.AfterFunc(helloTimeout, func() { c.conn.Close() })
+	timer := time.AfterFunc(helloTimeout, func() { discard(c.conn) })
 	defer timer.Stop()
 	r, _, err := c.receive()
 	if err != nil {
@@ -118,7 +119,7 @@ func (c *client) fork(cloneFlags uint64, image []byte, fds ...int) (*forking, er
 	if err != nil {
 		return nil, fmt.Errorf("making a file for a request: %w", err)
 	}
-	defer unix.Close(memory)
+	defer closeFD(memory)
 	for rest := image; len(rest) > 0; {
 		n, err := unix.Write(memory, rest)
 		if err != nil {
@@ -210,9 +211,12 @@ func oneDescriptor(control []byte) int {
 
 func closeFD(fd int) {
 	if fd >= 0 {
-		unix.Close(fd)
+		_ = unix.Close(fd)
 	}
 }
+
+// discard closes what nothing can be lost with any more.
+func discard(c io.Closer) { _ = c.Close() }
 
 // readReplies hands out replies until none can come any more: the spawner and all forks that have not yet reported are gone.
 func (c *client) readReplies() {
@@ -285,6 +289,9 @@ func (c *client) alive() bool {
 	return !c.closed
 }
 
+// closeTimeout is how long close waits for a fork that hangs in a system call and cannot be killed.
+const closeTimeout = 5 * time.Second
+
 // close ends the spawner and waits for it. Requests that are under way are settled first.
 func (c *client) close() {
 	c.mu.Lock()
@@ -292,7 +299,9 @@ func (c *client) close() {
 	c.mu.Unlock()
 	// The spawner reads the end of its input after the requests that it was sent; its forks can still send their replies.
 	_ = c.conn.CloseWrite()
+	timer := time.AfterFunc(closeTimeout, func() { discard(c.conn) })
 	<-c.gone
-	c.conn.Close()
+	timer.Stop()
+	discard(c.conn)
 	_ = c.cmd.Wait()
 }

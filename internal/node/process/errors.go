@@ -58,10 +58,10 @@ func (e *StartError) Unwrap() []error {
 // ExitCode is what a shell would give as the code of a command that could not be run for this reason: 127, 126 or, for all
 // else, 128, which is what container runtimes use.
 func (e *StartError) ExitCode() int {
-	switch e.kind {
-	case ErrCommandNotFound:
+	switch {
+	case errors.Is(e.kind, ErrCommandNotFound):
 		return 127
-	case ErrCommandNotExecutable:
+	case errors.Is(e.kind, ErrCommandNotExecutable):
 		return 126
 	default:
 		return 128

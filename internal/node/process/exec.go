@@ -48,7 +48,7 @@ type execution struct {
 	once sync.Once
 }
 
-func (e *execution) kill() { e.once.Do(func() { e.conn.Close() }) }
+func (e *execution) kill() { e.once.Do(func() { discard(e.conn) }) }
 
 // Exec runs another command in a container, with its namespaces, root, user, limits and environment, and returns the code with
 // which it ended: 128 + n if signal n ended it. When ctx ends, or the container, or this process, the command is killed with
@@ -86,16 +86,16 @@ func (r *Runtime) exec(ctx context.Context, id string, e Exec) (code int, err er
 	}
 	defer x.kill()
 	if err := r.register(c, x); err != nil {
-		theirs.Close()
+		discard(theirs)
 		return 0, err
 	}
 	defer r.unregister(c, x)
 	stop := context.AfterFunc(ctx, x.kill)
 	defer stop()
 
-	p := r.execPlan(c, e, s)
+	p := r.execPlan(c, e)
 	err = r.launchExec(c, p, s, theirs)
-	theirs.Close()
+	discard(theirs)
 	if err != nil {
 		return 0, err
 	}
@@ -128,10 +128,10 @@ func newExecution() (*execution, *os.File, error) {
 		return nil, nil, fmt.Errorf("making a socket: %w", err)
 	}
 	ours, theirs := os.NewFile(uintptr(fds[0]), "exec"), os.NewFile(uintptr(fds[1]), "exec")
-	defer ours.Close()
+	defer discard(ours)
 	conn, err := net.FileConn(ours)
 	if err != nil {
-		theirs.Close()
+		discard(theirs)
 		return nil, nil, fmt.Errorf("making a socket: %w", err)
 	}
 	return &execution{conn: conn.(*net.UnixConn)}, theirs, nil
@@ -147,7 +147,7 @@ func (r *Runtime) register(c *container, x *execution) error {
 		return ErrNotRunning
 	}
 	c.execs[x] = true
-	r.starting.Add(1)
+	r.busy.Add(1)
 	return nil
 }
 
@@ -155,12 +155,13 @@ func (r *Runtime) unregister(c *container, x *execution) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(c.execs, x)
-	r.starting.Done()
+	r.busy.Done()
 }
 
-// execPlan returns what the fork for e has to do. Its descriptors: the socket, c's init, and those of s.
-func (r *Runtime) execPlan(c *container, e Exec, s *execStreams) *plan {
-	p := newPlan(spawner.RegFree)
+// execPlan returns what the fork for e has to do. Its descriptors: the socket, c's init, and
+// those of an execStreams.
+func (r *Runtime) execPlan(c *container, e Exec) *plan {
+	p := newPlan()
 	p.image.Header.Flags |= spawner.FlagExec
 	init := spawner.RegFirstFD + 1
 	stdio := [3]int{init + 1, init + 2, init + 3}
@@ -173,8 +174,10 @@ func (r *Runtime) execPlan(c *container, e Exec, s *execStreams) *plan {
 		p.terminal(&c.rec.Spec)
 		stdio = [3]int{spawner.RegSlave, spawner.RegSlave, spawner.RegSlave}
 	} else {
-		for _, reg := range stdio {
-			p.own(&c.rec.Spec, reg)
+		for i, used := range []bool{e.Stdin != nil, e.Stdout != nil, e.Stderr != nil} {
+			if used { // otherwise it is /dev/null, which is everybody's
+				p.own(&c.rec.Spec, stdio[i])
+			}
 		}
 	}
 	dir := e.Dir
@@ -313,8 +316,8 @@ func pipe(ourReader bool) (reader, writer *os.File, err error) {
 		ours = fds[0]
 	}
 	if err := unix.SetNonblock(ours, true); err != nil {
-		unix.Close(fds[0])
-		unix.Close(fds[1])
+		closeFD(fds[0])
+		closeFD(fds[1])
 		return nil, nil, fmt.Errorf("making a pipe: %w", err)
 	}
 	return os.NewFile(uintptr(fds[0]), "pipe"), os.NewFile(uintptr(fds[1]), "pipe"), nil
@@ -322,7 +325,7 @@ func pipe(ourReader bool) (reader, writer *os.File, err error) {
 
 func (s *execStreams) closeTheirs() {
 	for _, f := range s.theirs {
-		f.Close()
+		discard(f)
 	}
 	s.theirs = nil
 }
@@ -330,13 +333,13 @@ func (s *execStreams) closeTheirs() {
 func (s *execStreams) close() {
 	s.closeTheirs()
 	if s.stdin != nil {
-		s.stdin.Close()
+		discard(s.stdin)
 	}
 	if s.master != nil {
-		s.master.Close()
+		discard(s.master)
 	}
 	for _, o := range s.outputs {
-		o.from.Close()
+		discard(o.from)
 	}
 }
 
@@ -356,7 +359,7 @@ func (s *execStreams) run(e Exec, master int) {
 			// A terminal ends with EIO. If the other side does not want any more, the command gets to know by SIGPIPE.
 			_, _ = io.Copy(o.to, o.from)
 			if o.from != s.master {
-				o.from.Close()
+				discard(o.from)
 			}
 		})
 	}
@@ -372,7 +375,7 @@ func (s *execStreams) run(e Exec, master int) {
 	default:
 		go func() {
 			_, _ = io.Copy(s.stdin, e.Stdin)
-			s.stdin.Close()
+			discard(s.stdin)
 		}()
 	}
 	if e.Resize != nil && s.master != nil {
@@ -414,7 +417,7 @@ func (s *execStreams) finish() {
 	}
 	// Copies that still wait for input are interrupted; one that waits for a writer of the caller's is waited for.
 	for _, o := range s.outputs {
-		o.from.Close()
+		discard(o.from)
 	}
 	<-done
 }

@@ -53,7 +53,8 @@ func (w *world) execute(id, script string, edits ...func(*Exec)) (code int, stdo
 }
 
 func TestExec(t *testing.T) {
-	eachIsolation(t, func(t *testing.T, w *world) {
+	eachIsolation(t, func(w *world) {
+		t := w.t
 		w.start(w.shell("a", "sleep 1000", func(s *Spec) {
 			s.Hostname, s.Dir = "exec-host", "/usr"
 			s.Env = append(s.Env, "FROM=container", "BOTH=container")
@@ -88,7 +89,8 @@ func TestExec(t *testing.T) {
 }
 
 func TestExecEnds(t *testing.T) {
-	eachIsolation(t, func(t *testing.T, w *world) {
+	eachIsolation(t, func(w *world) {
+		t := w.t
 		w.start(w.shell("a", "sleep 1000"))
 		t.Run("with a signal's code", func(t *testing.T) {
 			if code, _, _ := w.execute("a", "kill -TERM $$"); code != 143 {
@@ -164,7 +166,8 @@ func TestExecEnds(t *testing.T) {
 }
 
 func TestExecStreams(t *testing.T) {
-	eachIsolation(t, func(t *testing.T, w *world) {
+	eachIsolation(t, func(w *world) {
+		t := w.t
 		w.start(w.shell("a", "sleep 1000"))
 		big := strings.Repeat("0123456789abcdef", 1<<16)
 		code, out, _ := w.execute("a", "cat", func(e *Exec) { e.Stdin = strings.NewReader(big) })
@@ -185,7 +188,8 @@ func TestExecStreams(t *testing.T) {
 }
 
 func TestExecOnATerminal(t *testing.T) {
-	eachIsolation(t, func(t *testing.T, w *world) {
+	eachIsolation(t, func(w *world) {
+		t := w.t
 		w.start(w.shell("a", "sleep 1000"))
 		sizes := make(chan WindowSize, 1)
 		sizes <- WindowSize{Rows: 33, Columns: 77}
@@ -224,7 +228,8 @@ func TestExecOnATerminal(t *testing.T) {
 }
 
 func TestManyExecs(t *testing.T) {
-	eachIsolation(t, func(t *testing.T, w *world) {
+	eachIsolation(t, func(w *world) {
+		t := w.t
 		w.start(w.shell("a", "sleep 1000"))
 		var wg sync.WaitGroup
 		for i := range 100 {
@@ -240,7 +245,8 @@ func TestManyExecs(t *testing.T) {
 
 func TestExecRunsAsTheContainersUser(t *testing.T) {
 	needsRoot(t)
-	eachIsolation(t, func(t *testing.T, w *world) {
+	eachIsolation(t, func(w *world) {
+		t := w.t
 		w.start(w.shell("a", "sleep 1000", func(s *Spec) {
 			s.UID, s.GID, s.Groups, s.NoNewPrivs = ptr(int64(1234)), ptr(int64(2345)), []int64{3456}, true
 			s.Limits = Limits{PIDs: 50}
@@ -250,6 +256,10 @@ func TestExecRunsAsTheContainersUser(t *testing.T) {
 			t.Errorf("output %q", out)
 		}
 		_, out, _ = w.execute("a", "cat /proc/self/cgroup")
+		var st unix.Stat_t
+		if err := unix.Stat("/dev/null", &st); err != nil || st.Uid != 0 {
+			t.Errorf("/dev/null belongs to user %d, %v", st.Uid, err)
+		}
 		if w.cgroups.version > 0 && !strings.Contains(out, "/"+w.cgroupParent()+"/a") {
 			t.Errorf("cgroups %q", out)
 		}
@@ -257,7 +267,8 @@ func TestExecRunsAsTheContainersUser(t *testing.T) {
 }
 
 func TestStandardInputOfAContainer(t *testing.T) {
-	eachIsolation(t, func(t *testing.T, w *world) {
+	eachIsolation(t, func(w *world) {
+		t := w.t
 		w.start(w.shell("a", "while read line; do echo got $line; done; echo end; exit 4", func(s *Spec) { s.Stdin = true }))
 		for _, line := range []string{"one", "two"} {
 			in, err := w.Stdin("a")
@@ -291,7 +302,8 @@ func TestStandardInputOfAContainer(t *testing.T) {
 }
 
 func TestContainerOnATerminal(t *testing.T) {
-	eachIsolation(t, func(t *testing.T, w *world) {
+	eachIsolation(t, func(w *world) {
+		t := w.t
 		w.start(w.shell("a", "test -t 0 && test -t 1 && test -t 2 && echo terminal; read line; stty size; cat; exit 4", func(s *Spec) { s.Stdin, s.TTY = true, true }))
 		w.awaitLog("a", "terminal")
 		if err := w.Resize("a", WindowSize{Rows: 33, Columns: 77}); err != nil {
@@ -319,7 +331,8 @@ func TestContainerOnATerminal(t *testing.T) {
 }
 
 func TestTerminalWithoutInput(t *testing.T) {
-	eachIsolation(t, func(t *testing.T, w *world) {
+	eachIsolation(t, func(w *world) {
+		t := w.t
 		w.start(w.shell("a", "test -t 1 && echo terminal; exit 3", func(s *Spec) { s.TTY = true }))
 		if st := w.await("a"); st.Exit.Code != 3 {
 			t.Errorf("exit %+v", st.Exit)
@@ -330,7 +343,8 @@ func TestTerminalWithoutInput(t *testing.T) {
 
 func TestExecIsKilledWhenItsClientCrashes(t *testing.T) {
 	// The socket of the execution is closed by the kernel when this process is killed; closing it is the same.
-	eachIsolation(t, func(t *testing.T, w *world) {
+	eachIsolation(t, func(w *world) {
+		t := w.t
 		w.start(w.shell("a", "sleep 1000"))
 		var out lockedBuffer
 		done := make(chan struct{})

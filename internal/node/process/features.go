@@ -135,11 +135,11 @@ func (r *Runtime) forgetLayers() {
 
 func (r *Runtime) tryWorld(user bool) error {
 	c := r.newContainer(record{Spec: Spec{ID: probeID, Args: []string{"true"}}, Isolation: Full, UserNamespace: user})
-	p := newPlan(spawner.RegFree)
+	p := newPlan()
 	if err := r.isolate(p, c); err != nil {
 		return err
 	}
-	_, err := r.probe(p)
+	err := r.probe(p)
 	return errors.Join(err, c.removeFiles())
 }
 
@@ -147,22 +147,22 @@ func (r *Runtime) tryWorld(user bool) error {
 const probeID = ".probe"
 
 // probe carries out a plan that ends before any command.
-func (r *Runtime) probe(p *plan) (spawner.Reply, error) {
+func (r *Runtime) probe(p *plan) error {
 	sp, err := r.client()
 	if err != nil {
-		return spawner.Reply{}, err
+		return err
 	}
 	p.image.Header.Flags |= spawner.FlagProbe
 	f, err := sp.fork(p.flags, p.encode())
 	if err != nil {
-		return spawner.Reply{}, err
+		return err
 	}
 	<-f.forked
 	if f.err != nil {
-		return spawner.Reply{}, f.err
+		return f.err
 	}
 	pidfd := os.NewFile(uintptr(f.pidfd), "pidfd")
-	defer pidfd.Close()
+	defer discard(pidfd)
 	_ = unix.SetNonblock(f.pidfd, true)
 	if !isClosed(f.settled) {
 		waitReadable(f.pidfd)
@@ -170,11 +170,11 @@ func (r *Runtime) probe(p *plan) (spawner.Reply, error) {
 	}
 	switch f.outcome.Kind {
 	case spawner.ReplyReady:
-		return f.outcome, nil
+		return nil
 	case spawner.ReplyFailed:
-		return f.outcome, p.startError(f.outcome, []string{"true"}, nil)
+		return p.startError(f.outcome, []string{"true"}, nil)
 	default:
-		return f.outcome, errors.New("the attempt was killed")
+		return errors.New("the attempt was killed")
 	}
 }
 

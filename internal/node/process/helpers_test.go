@@ -80,9 +80,10 @@ func needsFull(t *testing.T) {
 }
 
 // eachIsolation runs f for each kind of isolation with a fresh Runtime.
-func eachIsolation(t *testing.T, f func(t *testing.T, w *world)) {
+func eachIsolation(t *testing.T, f func(w *world)) {
+	t.Helper()
 	for _, isolation := range isolations(t) {
-		t.Run(string(isolation), func(t *testing.T) { f(t, newWorld(t, Config{Isolation: isolation})) })
+		t.Run(string(isolation), func(t *testing.T) { f(newWorld(t, Config{Isolation: isolation})) })
 	}
 }
 
@@ -115,6 +116,9 @@ func newWorld(t *testing.T, cfg Config) *world {
 			}
 		}
 		parents := w.cgroups.distinctParents()
+		if w.cgroups.systemd != "" {
+			parents = append(parents, w.cgroups.systemd)
+		}
 		w.close()
 		checkNothingLeft(t, cfg.Dir, parents)
 	})
@@ -124,7 +128,7 @@ func newWorld(t *testing.T, cfg Config) *world {
 // tempDir is t.TempDir, without what a test's name may put into the path.
 func tempDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "drover")
+	dir, err := os.MkdirTemp("", "drover") //nolint:usetesting // see above
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,7 +279,7 @@ func eventually(t *testing.T, what string, f func() bool, state func() string) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s: not after %s; %s", what, patience, state())
 		}
-		time.Sleep(5 * time.Millisecond)
+		<-time.After(5 * time.Millisecond)
 	}
 }
 

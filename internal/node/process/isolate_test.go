@@ -285,7 +285,8 @@ func TestRootDirectory(t *testing.T) {
 
 func TestUsersAndGroups(t *testing.T) {
 	needsRoot(t)
-	eachIsolation(t, func(t *testing.T, w *world) {
+	eachIsolation(t, func(w *world) {
+		t := w.t
 		as := func(uid, gid *int64, groups ...int64) func(*Spec) {
 			return func(s *Spec) { s.UID, s.GID, s.Groups = uid, gid, groups }
 		}
@@ -328,7 +329,8 @@ func TestCapabilities(t *testing.T) {
 
 func TestCapabilitiesOfProcesses(t *testing.T) {
 	needsRoot(t)
-	eachIsolation(t, func(t *testing.T, w *world) {
+	eachIsolation(t, func(w *world) {
+		t := w.t
 		const show = "grep -E 'CapEff|CapBnd|NoNewPrivs' /proc/self/status"
 		if got := w.output("default", show); got != "CapEff:\t00000000a80425fb\nCapBnd:\t00000000a80425fb\nNoNewPrivs:\t0\n" {
 			t.Errorf("default: %q", got)

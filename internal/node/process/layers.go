@@ -256,7 +256,7 @@ func (r *Runtime) overlayableLocked(mountID, path string, user bool) bool {
 		return true
 	}
 	c := r.newContainer(record{Spec: Spec{ID: probeID + "-overlay"}, Isolation: Full, UserNamespace: user})
-	p := newPlan(spawner.RegFree)
+	p := newPlan()
 	p.flags = unix.CLONE_NEWNS
 	if user {
 		p.flags |= unix.CLONE_NEWUSER
@@ -265,7 +265,7 @@ func (r *Runtime) overlayableLocked(mountID, path string, user bool) bool {
 	p.setup.Do("keeping mounts private", unix.SYS_MOUNT, zero, p.str("/"), zero, num(unix.MS_REC|unix.MS_PRIVATE), zero)
 	p.makeScratch(c)
 	p.overlay(c, path, r.rootPoint, "")
-	_, err := r.probe(p)
+	err := r.probe(p)
 	r.overlayable[key] = errors.Join(err, c.removeFiles()) == nil
 	return r.overlayable[key]
 }

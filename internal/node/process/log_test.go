@@ -15,7 +15,8 @@ import (
 )
 
 func TestLogKeepsStreamsApart(t *testing.T) {
-	eachIsolation(t, func(t *testing.T, w *world) {
+	eachIsolation(t, func(w *world) {
+		t := w.t
 		w.run(w.shell("a", "echo one; echo two >&2; echo; printf three"))
 		out, errOut := w.streams("a")
 		if out != "one\n\nthree" || errOut != "two\n" {
@@ -28,7 +29,8 @@ func TestLogKeepsStreamsApart(t *testing.T) {
 }
 
 func TestLogLosesNothing(t *testing.T) {
-	eachIsolation(t, func(t *testing.T, w *world) {
+	eachIsolation(t, func(w *world) {
+		t := w.t
 		t.Run("of many short lines", func(t *testing.T) {
 			w.run(w.shell("short", "seq 1 200000; seq 1 1000 >&2"))
 			out, errOut := w.streams("short")
@@ -75,7 +77,7 @@ func TestLogLosesNothing(t *testing.T) {
 }
 
 func TestBeginningOfALineIsWrittenSoon(t *testing.T) {
-	eachIsolation(t, func(t *testing.T, w *world) {
+	eachIsolation(t, func(w *world) {
 		w.start(w.shell("a", "printf 'Password: '; sleep 1000"))
 		w.awaitLog("a", " stdout P Password: \n")
 	})
@@ -92,7 +94,8 @@ func TestLogGoesOnInAnExistingFile(t *testing.T) {
 }
 
 func TestContainerWithoutLog(t *testing.T) {
-	eachIsolation(t, func(t *testing.T, w *world) {
+	eachIsolation(t, func(w *world) {
+		t := w.t
 		st := w.run(w.shell("a", "seq 1 100000; exit 3", func(s *Spec) { s.LogPath = "" }))
 		if st.Exit.Code != 3 || st.Exit.LogLost != 0 {
 			t.Errorf("exit %+v", st.Exit)
@@ -101,7 +104,8 @@ func TestContainerWithoutLog(t *testing.T) {
 }
 
 func TestLogRotation(t *testing.T) {
-	eachIsolation(t, func(t *testing.T, w *world) {
+	eachIsolation(t, func(w *world) {
+		t := w.t
 		const limit = 50_000
 		for keep := range 4 {
 			id := fmt.Sprintf("keep%d", keep)
@@ -154,7 +158,8 @@ func seq(n int) string {
 // TestFullDisk lets the log grow to the size that a tmpfs has.
 func TestFullDisk(t *testing.T) {
 	needsRoot(t)
-	eachIsolation(t, func(t *testing.T, w *world) {
+	eachIsolation(t, func(w *world) {
+		t := w.t
 		disk := filepath.Join(w.dir, "disk")
 		if err := os.Mkdir(disk, 0o755); err != nil {
 			t.Fatal(err)

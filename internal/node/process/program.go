@@ -29,8 +29,8 @@ type plan struct {
 	free    []int // registers below nextReg that hold nothing any more
 }
 
-func newPlan(firstFree int) *plan {
-	return &plan{image: spawner.NewImage(), nextReg: firstFree}
+func newPlan() *plan {
+	return &plan{image: spawner.NewImage(), nextReg: spawner.RegFree}
 }
 
 func (p *plan) encode() []byte {
@@ -84,7 +84,7 @@ func (p *plan) mkdirs(step, dir string) {
 
 // containerPlan returns what the fork for a container has to do.
 func (r *Runtime) containerPlan(c *container) (*plan, error) {
-	p := newPlan(spawner.RegFree)
+	p := newPlan()
 	s := &c.rec.Spec
 	p.journal(c.dir)
 	p.logFile(s)
@@ -261,7 +261,7 @@ func (r *Runtime) commandSteps(p *plan, rec *record, groups []int, stdio [3]int,
 	}
 	c.Do(fmt.Sprintf("changing to the working directory %s", dir), unix.SYS_CHDIR, p.str(dir))
 	r.giveUp(p, rec)
-	if !rec.pidNamespace() {
+	if h := p.image.Header; h.Flags&spawner.FlagPIDOne == 0 {
 		c.Do("tying the command to its init", unix.SYS_PRCTL, num(unix.PR_SET_PDEATHSIG), num(int(unix.SIGKILL)), zero, zero, zero)
 	}
 	c.Do("letting signals through", unix.SYS_RT_SIGPROCMASK, num(unix.SIG_SETMASK), spawner.Ptr(p.image.Words(0)), zero, num(8))

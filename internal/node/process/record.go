@@ -168,7 +168,7 @@ func initLives(dir string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("looking for the init of a container: %w", err)
 	}
-	defer unix.Close(fd)
+	defer closeFD(fd)
 	switch err := flock(fd, unix.LOCK_SH|unix.LOCK_NB); {
 	case errors.Is(err, unix.EWOULDBLOCK):
 		return true, nil

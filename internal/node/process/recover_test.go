@@ -26,7 +26,8 @@ import (
 )
 
 func TestRunningContainersAreFoundAgain(t *testing.T) {
-	eachIsolation(t, func(t *testing.T, w *world) {
+	eachIsolation(t, func(w *world) {
+		t := w.t
 		s := w.shell("a", "trap 'exit 7' TERM; echo ready; while :; do sleep 0.01; done", func(s *Spec) { s.Labels = map[string]string{"k": "v"} })
 		before := w.start(s)
 		w.awaitLog("a", "ready")
@@ -45,7 +46,8 @@ func TestRunningContainersAreFoundAgain(t *testing.T) {
 }
 
 func TestContainersThatEndedMeanwhileHaveTheirTrueExit(t *testing.T) {
-	eachIsolation(t, func(t *testing.T, w *world) {
+	eachIsolation(t, func(w *world) {
+		t := w.t
 		w.start(w.shell("code", "sleep 0.1; echo end; exit 5"))
 		w.start(w.shell("signal", "sleep 0.1; kill -USR1 $$"))
 		w.close()
@@ -64,7 +66,8 @@ func TestContainersThatEndedMeanwhileHaveTheirTrueExit(t *testing.T) {
 }
 
 func TestContainersWhoseInitWasKilledAreLost(t *testing.T) {
-	eachIsolation(t, func(t *testing.T, w *world) {
+	eachIsolation(t, func(w *world) {
+		t := w.t
 		script := fmt.Sprintf("f=%s/never; (sleep 1000; echo $f) & setsid sh -c \"sleep 1000; echo $f\" & echo ready; wait", w.dir)
 		watched := w.start(w.shell("watched", script))
 		unwatched := w.start(w.shell("unwatched", script))
@@ -108,7 +111,8 @@ func kill(t *testing.T, pid int) {
 
 // TestAfterARestartOfTheMachine changes the stored boot id, because the machine cannot be restarted here.
 func TestAfterARestartOfTheMachine(t *testing.T) {
-	eachIsolation(t, func(t *testing.T, w *world) {
+	eachIsolation(t, func(w *world) {
+		t := w.t
 		w.run(w.shell("ended", "exit 3"))
 		running := w.start(w.shell("running", "sleep 1000"))
 		w.close()
@@ -220,7 +224,8 @@ func TestParseJournal(t *testing.T) {
 }
 
 func TestSpawnerThatIsKilledIsReplaced(t *testing.T) {
-	eachIsolation(t, func(t *testing.T, w *world) {
+	eachIsolation(t, func(w *world) {
+		t := w.t
 		w.start(w.shell("before", "sleep 0.3; exit 3"))
 		kill(t, w.spawner.cmd.Process.Pid)
 		eventually(t, "the notice that the spawner is gone", func() bool { return !w.spawner.alive() }, func() string { return "" })
@@ -232,7 +237,8 @@ func TestSpawnerThatIsKilledIsReplaced(t *testing.T) {
 }
 
 func TestStartsDuringWhichTheSpawnerIsKilledAreStartedOrNot(t *testing.T) {
-	eachIsolation(t, func(t *testing.T, w *world) {
+	eachIsolation(t, func(w *world) {
+		t := w.t
 		w.output("warm", "true")
 		random := rand.New(rand.NewPCG(1, 2))
 		for i := range 30 {
@@ -240,7 +246,7 @@ func TestStartsDuringWhichTheSpawnerIsKilledAreStartedOrNot(t *testing.T) {
 			pid := w.spawner.cmd.Process.Pid
 			var wg sync.WaitGroup
 			wg.Go(func() {
-				time.Sleep(time.Duration(random.IntN(6000)) * time.Microsecond)
+				<-time.After(time.Duration(random.IntN(6000)) * time.Microsecond)
 				_ = unix.Kill(pid, unix.SIGKILL)
 			})
 			_, err := w.Start(context.Background(), w.shell(id, "echo ran; exit 3"))
@@ -274,7 +280,8 @@ func TestCrash(t *testing.T) {
 	if testing.Short() {
 		rounds = 5
 	}
-	eachIsolation(t, func(t *testing.T, w *world) {
+	eachIsolation(t, func(w *world) {
+		t := w.t
 		w.close()
 		started := filepath.Join(w.dir, "started")
 		if err := os.Mkdir(started, 0o777); err != nil {
@@ -284,7 +291,7 @@ func TestCrash(t *testing.T) {
 		t.Logf("seed %d", seed)
 		random := rand.New(rand.NewPCG(uint64(seed), 0))
 		for round := range rounds {
-			killedHelper(t, w, started, round, time.Duration(random.IntN(400))*time.Millisecond)
+			killedHelper(t, w, started, round, random.IntN(12), time.Duration(random.IntN(30_000))*time.Microsecond)
 		}
 		w.open()
 		states := map[State]int{}
@@ -301,7 +308,7 @@ func TestCrash(t *testing.T) {
 		runs, _ := os.ReadDir(started)
 		t.Logf("%d containers ran; of those not removed, %v", len(runs), states)
 		if len(runs) < rounds {
-			t.Errorf("%d containers in %d rounds: nothing has been tested", len(runs), rounds)
+			t.Errorf("%d containers in %d rounds: little has been tested", len(runs), rounds)
 		}
 		for _, f := range runs {
 			if lines := strings.Count(readIfThere(filepath.Join(started, f.Name())), "\n"); lines != 1 {
@@ -316,8 +323,8 @@ func readIfThere(path string) string {
 	return string(b)
 }
 
-// killedHelper runs crashHelper for some time after it has begun to start containers.
-func killedHelper(t *testing.T, w *world, started string, round int, after time.Duration) {
+// killedHelper runs crashHelper and kills it some time after it has started a number of containers.
+func killedHelper(t *testing.T, w *world, started string, round, starts int, after time.Duration) {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", w.cfg.Dir, w.dir, started, strconv.Itoa(round), string(w.cfg.Isolation))
 	cmd.Env = append(os.Environ(), helperEnv+"=crash")
@@ -329,18 +336,18 @@ func killedHelper(t *testing.T, w *world, started string, round int, after time.
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := out.Read(make([]byte, 1)); n != 1 {
-		t.Fatalf("the helper did not begin: %v", err)
+	if _, err := io.ReadFull(out, make([]byte, 1+starts)); err != nil {
+		t.Errorf("the helper did not begin: %v", err)
 	}
-	go io.Copy(io.Discard, out)
-	time.Sleep(after)
+	<-time.After(after)
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
 }
 
-// crashHelper starts, watches and removes containers until it is killed. Each container writes a line to a file of its own.
+// crashHelper starts, watches and removes containers until it is killed. It writes a byte when it begins and one for each start.
+// Each container writes a line to a file of its own.
 func crashHelper() {
 	dir, files, started, round, isolation := os.Args[1], os.Args[2], os.Args[3], os.Args[4], Isolation(os.Args[5])
 	r, err := New(Config{Dir: dir, Isolation: isolation, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))})
@@ -354,7 +361,7 @@ func crashHelper() {
 			go r.Remove(context.Background(), st.Spec.ID)
 		}
 	}
-	fmt.Print(".")
+	fmt.Fprint(os.Stdout, ".")
 	for worker := range 4 {
 		go func() {
 			for i := 0; ; i++ {
@@ -368,10 +375,12 @@ func crashHelper() {
 					Limits:  Limits{PIDs: 100},
 					LogPath: filepath.Join(files, "logs", id),
 				})
-				switch {
-				case err != nil:
+				if err != nil {
 					fmt.Fprintln(os.Stderr, err)
-				case i%3 == 0:
+					continue
+				}
+				fmt.Fprint(os.Stdout, ".")
+				if i%3 == 0 {
 					go func() {
 						<-r.Done(id)
 						if err := r.Remove(context.Background(), id); err != nil && !errors.Is(err, ErrClosed) {

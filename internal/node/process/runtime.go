@@ -34,7 +34,8 @@ const (
 	Auto Isolation = ""
 	// Full gives each container mount, PID, UTS and IPC namespaces over a private overlay of the host's file system.
 	Full Isolation = "full"
-	// None runs a command in a session of its own and nothing else.
+	// None runs a command in a session of its own and nothing else. What needs more is refused, except for host names, which are
+	// ignored.
 	None Isolation = "none"
 )
 
@@ -57,7 +58,9 @@ type Config struct {
 	Accounting bool
 	// LockTimeout is how long New waits for an earlier Runtime on Dir that is just coming to its end; 0: 10 s.
 	LockTimeout time.Duration
-	Log         *slog.Logger // nil: slog.Default
+	// KillGrace is how long a command may take to vanish after SIGKILL before Remove kills its init as well; 0: 5 s.
+	KillGrace time.Duration
+	Log       *slog.Logger // nil: slog.Default
 }
 
 // Validate tells what is wrong with c.
@@ -85,8 +88,7 @@ func (c *Config) Validate() error {
 const (
 	defaultLockTimeout = 10 * time.Second
 	lockPoll           = 10 * time.Millisecond
-	// killGrace is how long a command may take to vanish after SIGKILL before its init is killed as well.
-	killGrace = 5 * time.Second
+	defaultKillGrace   = 5 * time.Second
 )
 
 // Runtime runs containers. Its methods may be called from any goroutine.
@@ -126,7 +128,7 @@ type Runtime struct {
 
 	mu         sync.Mutex
 	containers map[string]*container
-	starting   sync.WaitGroup // Add only while mu is held and closed is false
+	busy       sync.WaitGroup // calls that Close waits for; Add only while mu is held and closed is false
 	closed     bool
 }
 
@@ -137,6 +139,7 @@ type container struct {
 	scratch string
 	done    chan struct{} // closed when state is Exited or Lost
 	ended   chan struct{} // closed when the init is gone
+	removal chan struct{} // holds a token while somebody removes the container
 
 	// Set before the container is in Runtime.containers as Running, then constant.
 	pid   int
@@ -148,7 +151,6 @@ type container struct {
 	exit      *Exit
 	reason    string
 	execs     map[*execution]bool
-	removing  bool
 }
 
 // New returns a Runtime on cfg.Dir. It finds the containers that an earlier one started, running or ended, and clears away
@@ -263,11 +265,7 @@ func (r *Runtime) takeLock() error {
 	if err != nil {
 		return fmt.Errorf("locking the state directory: %w", err)
 	}
-	timeout := r.cfg.LockTimeout
-	if timeout == 0 {
-		timeout = defaultLockTimeout
-	}
-	expired := time.NewTimer(timeout)
+	expired := time.NewTimer(cmp.Or(r.cfg.LockTimeout, defaultLockTimeout))
 	defer expired.Stop()
 	tick := time.NewTicker(lockPoll)
 	defer tick.Stop()
@@ -278,13 +276,13 @@ func (r *Runtime) takeLock() error {
 			return nil
 		}
 		if !errors.Is(err, unix.EWOULDBLOCK) {
-			f.Close()
+			discard(f)
 			return fmt.Errorf("locking the state directory: %w", err)
 		}
 		select {
 		case <-tick.C:
 		case <-expired.C:
-			f.Close()
+			discard(f)
 			return fmt.Errorf("locking %s: %w", r.dir, ErrInUse)
 		}
 	}
@@ -302,7 +300,7 @@ func (r *Runtime) release() {
 	r.mu.Lock()
 	for _, c := range r.containers {
 		if c.pidfd != nil {
-			c.pidfd.Close()
+			discard(c.pidfd)
 		}
 	}
 	r.mu.Unlock()
@@ -312,7 +310,7 @@ func (r *Runtime) release() {
 		r.cgroups.leave()
 	}
 	if r.lock != nil {
-		r.lock.Close()
+		discard(r.lock)
 	}
 }
 
@@ -331,7 +329,7 @@ func (r *Runtime) Close() error {
 		}
 	}
 	r.mu.Unlock()
-	r.starting.Wait()
+	r.busy.Wait()
 	r.release()
 	return nil
 }
@@ -364,7 +362,7 @@ func (r *Runtime) begin() error {
 	if r.closed {
 		return ErrClosed
 	}
-	r.starting.Add(1)
+	r.busy.Add(1)
 	return nil
 }
 
@@ -381,7 +379,7 @@ func (r *Runtime) Start(ctx context.Context, s Spec) (Status, error) {
 	if err := r.begin(); err != nil {
 		return Status{}, fmt.Errorf("starting container %q: %w", s.ID, err)
 	}
-	defer r.starting.Done()
+	defer r.busy.Done()
 	if err := r.supports(&s); err != nil {
 		return Status{}, fmt.Errorf("starting container %q: %w", s.ID, err)
 	}
@@ -414,6 +412,7 @@ func (r *Runtime) newContainer(rec record) *container {
 		scratch: filepath.Join(r.scratch, rec.Spec.ID),
 		done:    make(chan struct{}),
 		ended:   make(chan struct{}),
+		removal: make(chan struct{}, 1),
 		execs:   map[*execution]bool{},
 	}
 }
@@ -611,13 +610,13 @@ func (c *container) killLeftovers(j journal) {
 	}
 	c.rec.Cgroup.kill()
 	if j.main > 0 {
-		killSession(j.main, j.ranAt)
+		killSession(j.main)
 	}
 }
 
 // signal sends sig to the init itself.
 func (c *container) signal(sig unix.Signal) {
-	c.control(func(fd int) error { return unix.PidfdSendSignal(fd, sig, nil, 0) })
+	_ = c.control(func(fd int) error { return unix.PidfdSendSignal(fd, sig, nil, 0) })
 }
 
 // control calls f with the descriptor of c's init.
@@ -721,7 +720,7 @@ func (r *Runtime) Remove(ctx context.Context, id string) error {
 	if err := r.begin(); err != nil {
 		return fmt.Errorf("removing container %q: %w", id, err)
 	}
-	defer r.starting.Done()
+	defer r.busy.Done()
 	c, err := r.lookup(id)
 	if err != nil {
 		return nil
@@ -729,20 +728,20 @@ func (r *Runtime) Remove(ctx context.Context, id string) error {
 	if err := r.killAndWait(ctx, c); err != nil {
 		return fmt.Errorf("removing container %q: %w", id, err)
 	}
-	r.mu.Lock()
-	busy := c.removing
-	c.removing = true
-	r.mu.Unlock()
-	if busy {
-		return fmt.Errorf("removing container %q: it is being removed already", id)
+	select {
+	case c.removal <- struct{}{}:
+		defer func() { <-c.removal }()
+	case <-ctx.Done():
+		return fmt.Errorf("removing container %q: %w", id, ctx.Err())
 	}
-	err = r.clear(ctx, c)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	c.removing = false
-	if err != nil {
+	if known, err := r.lookup(id); err != nil || known != c {
+		return nil // somebody else has removed it meanwhile
+	}
+	if err := r.clear(ctx, c); err != nil {
 		return fmt.Errorf("removing container %q: %w", id, err)
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	delete(r.containers, id)
 	return nil
 }
@@ -753,7 +752,7 @@ func (r *Runtime) killAndWait(ctx context.Context, c *container) error {
 		return nil
 	}
 	_ = r.Signal(c.rec.Spec.ID, unix.SIGKILL)
-	grace := time.NewTimer(killGrace)
+	grace := time.NewTimer(cmp.Or(r.cfg.KillGrace, defaultKillGrace))
 	defer grace.Stop()
 	for {
 		select {
@@ -772,7 +771,7 @@ func (r *Runtime) killAndWait(ctx context.Context, c *container) error {
 func (r *Runtime) clear(ctx context.Context, c *container) error {
 	if c.pidfd != nil {
 		<-c.ended
-		c.pidfd.Close()
+		discard(c.pidfd)
 	}
 	if err := c.rec.Cgroup.remove(ctx); err != nil {
 		return err
@@ -829,24 +828,26 @@ func removeTree(dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// killSession kills the processes of the session that the process leader began at the given time.
-func killSession(leader int, began time.Time) {
+// killSession kills the processes of the session that leader began.
+func killSession(leader int) {
+	tick := time.NewTicker(cgroupPoll)
+	defer tick.Stop()
 	for range 100 {
-		pids := sessionMembers(leader, began)
+		pids := sessionMembers(leader)
 		if len(pids) == 0 {
 			return
 		}
 		for _, pid := range pids {
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
-		time.Sleep(cgroupPoll)
+		<-tick.C
 	}
 }
 
-// sessionMembers returns the living processes of this user in the session of leader. A number that is taken by a session is not
-// given to another process, so they are the ones meant, unless that session has ended and a later process got the
-// leader's number, became the leader of a session and ended before its members did; began keeps out most of those, too.
-func sessionMembers(leader int, began time.Time) (pids []int) {
+// sessionMembers returns the living processes in the session of leader. As long as there are any, no other process gets the
+// number leader; so they are the ones meant, unless all of them have ended, a later process got the number, became the leader of
+// a session, too, and ended before its members did.
+func sessionMembers(leader int) (pids []int) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil

@@ -34,7 +34,8 @@ func TestExit(t *testing.T) {
 		"a child's code is not the command's": {"sh -c 'exit 7'; exit 4", Exit{Code: 4}},
 		"orphans do not matter":               {"(sleep 0.01; exit 9) & exit 5", Exit{Code: 5}},
 	}
-	eachIsolation(t, func(t *testing.T, w *world) {
+	eachIsolation(t, func(w *world) {
+		t := w.t
 		for name, tc := range cases {
 			t.Run(name, func(t *testing.T) {
 				before := time.Now()
@@ -70,7 +71,8 @@ func ascending(times []time.Time) bool {
 }
 
 func TestStatusOfARunningContainerNamesItsInit(t *testing.T) {
-	eachIsolation(t, func(t *testing.T, w *world) {
+	eachIsolation(t, func(w *world) {
+		t := w.t
 		s := w.shell("a", "sleep 1000", func(s *Spec) { s.Labels = map[string]string{"pod": "p"} })
 		st := w.start(s)
 		if st.State != Running || !pidAlive(st.PID) || st.Exit != nil {
@@ -108,7 +110,8 @@ func TestListIsInTheOrderOfStarts(t *testing.T) {
 }
 
 func TestOneIDIsStartedOnce(t *testing.T) {
-	eachIsolation(t, func(t *testing.T, w *world) {
+	eachIsolation(t, func(w *world) {
+		t := w.t
 		w.run(w.shell("a", "exit 3"))
 		again := func(when string) {
 			t.Helper()
@@ -200,7 +203,8 @@ func TestCommandsThatCannotRun(t *testing.T) {
 		"a script whose interpreter is missing": {noInterpreter, ErrCommandNotFound, 127, "is there, but the interpreter"},
 		"a file that is no program":             {garbage, ErrCommandNotExecutable, 126, "neither a program for this machine nor a script"},
 	}
-	eachIsolation(t, func(t *testing.T, w *world) {
+	eachIsolation(t, func(w *world) {
+		t := w.t
 		for name, tc := range cases {
 			t.Run(name, func(t *testing.T) {
 				_, err := w.Start(context.Background(), Spec{ID: "a", Args: []string{tc.command}, Env: []string{testPath}, LogPath: w.log("a")})
@@ -222,7 +226,8 @@ func TestCommandsThatCannotRun(t *testing.T) {
 }
 
 func TestWorkingDirectory(t *testing.T) {
-	eachIsolation(t, func(t *testing.T, w *world) {
+	eachIsolation(t, func(w *world) {
+		t := w.t
 		in := func(dir string) func(*Spec) { return func(s *Spec) { s.Dir = dir } }
 		if got := w.output("root", "pwd"); got != "/\n" {
 			t.Errorf("without one: %q", got)
@@ -246,7 +251,8 @@ func TestWorkingDirectory(t *testing.T) {
 
 func TestEnvironmentIsExactlyTheSpecs(t *testing.T) {
 	t.Setenv("DROVER_TEST_LEAK", "1")
-	eachIsolation(t, func(t *testing.T, w *world) {
+	eachIsolation(t, func(w *world) {
+		t := w.t
 		s := Spec{ID: "a", Args: []string{"/usr/bin/env"}, Env: []string{"A=1", "EMPTY=", "B=with spaces = and\ttabs"}, LogPath: w.log("a")}
 		w.run(s)
 		got, _ := w.streams("a")
@@ -257,7 +263,8 @@ func TestEnvironmentIsExactlyTheSpecs(t *testing.T) {
 }
 
 func TestLargeArgumentsAndEnvironment(t *testing.T) {
-	eachIsolation(t, func(t *testing.T, w *world) {
+	eachIsolation(t, func(w *world) {
+		t := w.t
 		env := []string{testPath}
 		for i := range 12 {
 			env = append(env, fmt.Sprintf("V%d=%s", i, strings.Repeat("x", 100_000)))
@@ -279,9 +286,10 @@ func TestLargeArgumentsAndEnvironment(t *testing.T) {
 }
 
 func TestDescriptorsAndSignalStateOfACommand(t *testing.T) {
-	eachIsolation(t, func(t *testing.T, w *world) {
-		got := w.output("a", "ls -l /proc/self/fd | grep -v /proc | wc -l; grep -E 'SigBlk|SigIgn|SigCgt' /proc/self/status; umask; cat /proc/self/oom_score_adj")
-		want := "4\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\nSigCgt:\t0000000000000000\n0022\n0\n"
+	eachIsolation(t, func(w *world) {
+		t := w.t
+		got := w.output("a", "ls -l /proc/self/fd | grep -v /proc | wc -l; grep -E 'SigBlk|SigIgn' /proc/self/status; umask; cat /proc/self/oom_score_adj")
+		want := "4\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n0022\n0\n"
 		if got != want { // the first line of ls, and three descriptors
 			t.Errorf("got %q, want %q", got, want)
 		}
@@ -340,7 +348,8 @@ func TestWithoutIsolationWhatNeedsItIsRefused(t *testing.T) {
 }
 
 func TestSignals(t *testing.T) {
-	eachIsolation(t, func(t *testing.T, w *world) {
+	eachIsolation(t, func(w *world) {
+		t := w.t
 		t.Run("a command without handlers ends by SIGTERM", func(t *testing.T) {
 			s := w.shell("term", "")
 			s.Args = []string{"sleep", "1000"}
@@ -394,7 +403,8 @@ func TestSignals(t *testing.T) {
 }
 
 func TestAllProcessesEndWithTheCommand(t *testing.T) {
-	eachIsolation(t, func(t *testing.T, w *world) {
+	eachIsolation(t, func(w *world) {
+		t := w.t
 		// Every way of getting out of a process tree. The directory in the arguments is for checkNothingLeft.
 		script := fmt.Sprintf("f=%s/never; (sleep 1000; echo $f) & setsid sh -c \"sleep 1000; echo $f\" & "+
 			"(setsid sh -c \"(sleep 1000; echo $f) & sleep 1000; echo $f\" &) ; sleep 0.1; exit 3", w.dir)
@@ -409,7 +419,8 @@ func TestAllProcessesEndWithTheCommand(t *testing.T) {
 }
 
 func TestRemove(t *testing.T) {
-	eachIsolation(t, func(t *testing.T, w *world) {
+	eachIsolation(t, func(w *world) {
+		t := w.t
 		w.start(w.shell("a", "trap '' TERM; sleep 1000"))
 		for range 2 {
 			if err := w.Remove(context.Background(), "a"); err != nil {
@@ -436,6 +447,36 @@ func TestRemoveTakesAwayWhatAContainerWrote(t *testing.T) {
 	// The rest is checked by the world.
 }
 
+func TestRemoveOfAContainerWhoseInitDoesNotAnswer(t *testing.T) {
+	for _, isolation := range isolations(t) {
+		t.Run(string(isolation), func(t *testing.T) {
+			w := newWorld(t, Config{Isolation: isolation, KillGrace: 50 * time.Millisecond})
+			st := w.start(w.shell("a", "sleep 1000"))
+			if err := unix.Kill(st.PID, unix.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.Remove(context.Background(), "a"); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func TestConcurrentRemovals(t *testing.T) {
+	eachIsolation(t, func(w *world) {
+		w.start(w.shell("a", "sleep 1000"))
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() {
+				if err := w.Remove(context.Background(), "a"); err != nil {
+					w.t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
 func TestStartWithACanceledContext(t *testing.T) {
 	w := newWorld(t, Config{})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -449,7 +490,8 @@ func TestStartWithACanceledContext(t *testing.T) {
 }
 
 func TestStartsWhoseContextEndsAreStartedOrNot(t *testing.T) {
-	eachIsolation(t, func(t *testing.T, w *world) {
+	eachIsolation(t, func(w *world) {
+		t := w.t
 		for i := range 40 {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i)*500*time.Microsecond)
 			id := fmt.Sprintf("c%d", i)
@@ -525,7 +567,8 @@ func TestBurst(t *testing.T) {
 	if testing.Short() {
 		n = 50
 	}
-	eachIsolation(t, func(t *testing.T, w *world) {
+	eachIsolation(t, func(w *world) {
+		t := w.t
 		var wg sync.WaitGroup
 		for i := range n {
 			wg.Go(func() {

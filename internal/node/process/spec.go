@@ -79,8 +79,10 @@ type Limits struct {
 type State string
 
 const (
+	// Running means that the command runs, or that what is left to do after its end is being done.
 	Running State = "Running"
-	Exited  State = "Exited"
+	// Exited means that the command has ended, and that how it did is known.
+	Exited State = "Exited"
 	// Lost means that the container is gone and nobody knows how it ended: it is neither a success nor given an exit code.
 	Lost State = "Lost"
 )

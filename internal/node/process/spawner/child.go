@@ -36,27 +36,26 @@ const (
 // ErrnoInterpreter is the Errno of PhaseExec when the file exists and the program that it names as its interpreter does not.
 const ErrnoInterpreter = 1000
 
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func header() *Header { return (*Header)(unsafe.Pointer(&image)) }
 
 // at returns the address of what lies at offset r of the image.
 //
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func at(r uint64) uintptr { return uintptr(unsafe.Pointer(&image)) + uintptr(r) }
 
-// word returns the 64 bits at offset r of the image. What the other side put there is not checked: the code that a check needs
-// would not fit on the stack.
+// word returns the 64 bits at offset r of the image. What the other side put there is not checked.
 //
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func word(r uint64) *uint64 { return (*uint64)(unsafe.Add(unsafe.Pointer(&image), r)) }
 
 // child carries out the request and ends the process.
 //
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func child() {
 	setHandler(uintptr(syscall.SIGCHLD), sigDFL)
 	for i := range RegFirstFD {
@@ -92,8 +91,9 @@ func child() {
 	closeFD(LockFD)
 
 	state.failedErrno = 0
+	state.forkPID, _ = sys(syscall.SYS_GETPID, 0, 0, 0)
 	pid, errno := vfork(syscall.CLONE_VM|syscall.CLONE_VFORK|uintptr(syscall.SIGCHLD),
-		uintptr(unsafe.Pointer(&state.commandStack))+unsafe.Sizeof(state.commandStack))
+		topOf(unsafe.Pointer(&state.commandStack), unsafe.Sizeof(state.commandStack)))
 	if errno != 0 {
 		state.failedPhase, state.failedStep, state.failedErrno = PhaseFork, 0, errno
 	}
@@ -124,8 +124,8 @@ func child() {
 
 // readImage reads the image from the first descriptor that came with the request.
 //
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func readImage() bool {
 	state.failedPhase, state.failedStep = PhaseRead, 0
 	size := uintptr(state.request.Size)
@@ -147,8 +147,8 @@ func readImage() bool {
 
 // relocate turns the offsets in v into addresses.
 //
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func relocate(v Vector) {
 	for i := range v.Count {
 		*word(v.First + 8*i) += uint64(at(0))
@@ -157,8 +157,8 @@ func relocate(v Vector) {
 
 // run carries out the operations of s. If one does not work it says which and why and returns false.
 //
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func run(s Span, phase uintptr) bool {
 	for i := range s.Count {
 		o := (*operation)(unsafe.Pointer(word(s.First + i*uint64(operationSize))))
@@ -170,8 +170,8 @@ func run(s Span, phase uintptr) bool {
 	return true
 }
 
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func operate(o *operation) (errno uintptr) {
 	if o.Nr == loadInt32 {
 		state.regs[o.Save] = uintptr(*(*int32)(unsafe.Pointer(word(o.Args[0]))))
@@ -199,21 +199,33 @@ func operate(o *operation) (errno uintptr) {
 // command becomes the command. It runs in a process that shares its memory with the fork, which waits meanwhile, and on a
 // stack of its own.
 //
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func command() {
 	h := header()
-	if run(h.Command, PhaseCommand) {
+	if run(h.Command, PhaseCommand) && !abandoned(h) {
 		execute(h)
 	}
 	exit(127)
 }
 
+// abandoned tells whether the fork was killed meanwhile, before it was arranged that the command dies with it.
+//
+//go:norace
+//go:nocheckptr
+func abandoned(h *Header) bool {
+	if h.Flags&(FlagPIDOne|FlagExec) != 0 {
+		return false // dies with its namespace, or has a parent that it cannot see
+	}
+	parent, _ := sys(syscall.SYS_GETPPID, 0, 0, 0)
+	return parent != state.forkPID
+}
+
 // execute tries h.Paths in order, as execvp does: what is missing or may not be executed is passed over, and that a file was
 // there without permission is remembered.
 //
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func execute(h *Header) {
 	step, result := uint64(0), uintptr(syscall.ENOENT)
 	for i := range h.Paths.Count {
@@ -240,8 +252,8 @@ func execute(h *Header) {
 
 // fail tells the other side what did not work, and ends the process.
 //
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func fail() {
 	state.reply.Kind = ReplyFailed
 	state.reply.Phase = int32(state.failedPhase)
@@ -258,8 +270,8 @@ func fail() {
 // recordRun writes to the journal that the command may run from now on, and as which process. It returns false if that did
 // not work: then the command must not run.
 //
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func recordRun() bool {
 	sec, nsec := now(realtime)
 	state.reply.TimeNS = sec*1e9 + nsec
@@ -282,8 +294,8 @@ func recordRun() bool {
 // recordMain writes to the journal which process is the command: the one thing that is left to know its descendants by if this
 // process gets killed and no namespace dies with it.
 //
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func recordMain() {
 	state.nLine = 0
 	addString("main ")
@@ -294,8 +306,8 @@ func recordMain() {
 
 // recordFailure writes to the journal that the command did not run after all.
 //
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func recordFailure() {
 	state.nLine = 0
 	addString("fail ")
@@ -310,8 +322,8 @@ func recordFailure() {
 
 // recordExit writes to the journal how the command ended.
 //
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func recordExit() {
 	sec, nsec := now(realtime)
 	code, sig := int64(state.mainStatus>>8&0xff), int64(state.mainStatus&0x7f)
@@ -339,8 +351,8 @@ func recordExit() {
 
 // outOfMemoryKills returns how many processes of the container the kernel has killed for want of memory.
 //
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func outOfMemoryKills() (kills int64) {
 	const word = "oom_kill "
 	if state.regs[RegOOM] == none {
@@ -378,8 +390,8 @@ const (
 
 // takeSignals reads what has arrived, reaps, and passes on to the command what is meant for it.
 //
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func takeSignals() {
 	n, errno := sys(syscall.SYS_READ, state.regs[RegSignals], uintptr(unsafe.Pointer(&state.signals)), unsafe.Sizeof(state.signals))
 	if errno != 0 {
@@ -397,8 +409,8 @@ func takeSignals() {
 	}
 }
 
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func obey(value uint64) {
 	arg := uintptr(uint32(value))
 	switch value >> 56 {
@@ -423,8 +435,8 @@ func obey(value uint64) {
 
 // reap takes the status of every child that has ended.
 //
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func reap() (children bool) {
 	for {
 		var status uint32
@@ -444,8 +456,8 @@ func reap() (children bool) {
 
 // wait waits until something happens, or for the given time in milliseconds unless it is negative.
 //
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func wait(count int, millis int64) (ready uintptr) {
 	t := uintptr(0)
 	if millis >= 0 {
@@ -472,8 +484,8 @@ const (
 
 // supervise keeps the log, passes signals on and reaps, until the command has ended.
 //
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func supervise() {
 	openStreams()
 	exec := header().Flags&FlagExec != 0
@@ -516,8 +528,8 @@ func supervise() {
 
 // finish does what is left after the command's end, and ends the process.
 //
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func finish() {
 	if header().Flags&FlagExec != 0 {
 		if state.regs[RegControl] != none {
@@ -535,8 +547,8 @@ func finish() {
 
 // killAll ends every other process of the container and waits for those that are children.
 //
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func killAll() {
 	if header().Flags&FlagPIDOne != 0 {
 		kill(waitAny, uintptr(syscall.SIGKILL))
@@ -567,8 +579,8 @@ func killAll() {
 
 // killCgroup kills what is in the container's cgroup, if it has one.
 //
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func killCgroup() {
 	if state.regs[RegKill] != none {
 		sys(syscall.SYS_WRITE, state.regs[RegKill], uintptr(unsafe.Pointer(&state.one)), 1)
@@ -582,8 +594,8 @@ func killCgroup() {
 
 // killChildren kills the children of this process. It returns false if there is no list of them.
 //
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func killChildren() bool {
 	if header().Kill == 0 {
 		return false
@@ -599,8 +611,8 @@ func killChildren() bool {
 
 // killListed kills the processes whose numbers can be read from fd.
 //
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func killListed(fd uintptr) {
 	pid := uintptr(0)
 	for {

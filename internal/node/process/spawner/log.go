@@ -21,8 +21,8 @@ const (
 	maxPieces  = 512
 )
 
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func openStreams() {
 	state.streams[0].fd, state.streams[1].fd = -1, -1
 	if header().Flags&FlagExec != 0 {
@@ -41,8 +41,8 @@ func openStreams() {
 
 // holdFor returns how long to wait for the end of a line, in milliseconds; negative: nothing is held.
 //
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func holdFor() int64 {
 	if state.streams[0].held+state.streams[1].held == 0 {
 		return -1
@@ -50,8 +50,8 @@ func holdFor() int64 {
 	return holdMillis
 }
 
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func millis() int64 {
 	sec, nsec := now(monotonic)
 	return sec*1000 + nsec/1e6
@@ -59,8 +59,8 @@ func millis() int64 {
 
 // flushHeld writes beginnings of lines that have waited long enough for their end. A program may be asking a question.
 //
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func flushHeld() {
 	if state.streams[0].held+state.streams[1].held == 0 {
 		return
@@ -75,8 +75,8 @@ func flushHeld() {
 
 // pump reads once from stream i and writes what are whole lines to the log. It returns false when there was nothing to read.
 //
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func pump(i int) bool {
 	s := &state.streams[i&1]
 	if s.fd < 0 {
@@ -103,8 +103,8 @@ func pump(i int) bool {
 
 // drain reads what is left in both streams and writes everything.
 //
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func drain() {
 	for i := range state.streams {
 		for pump(i) {
@@ -115,8 +115,8 @@ func drain() {
 
 // stamp makes the prefixes of stream i for records of this moment.
 //
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func stamp(i int) {
 	sec, nsec := now(realtime)
 	state.nLine = 0
@@ -129,16 +129,17 @@ func stamp(i int) {
 		addString("Z stderr F ")
 	}
 	s := &state.streams[i&1]
-	copy(s.full[:], state.line[:state.nLine])
-	copy(s.part[:], state.line[:state.nLine])
+	for j := range prefixSize {
+		s.full[j], s.part[j] = state.line[j], state.line[j]
+	}
 	s.part[prefixSize-2] = 'P'
 }
 
 // write writes the first n bytes of stream i's buffer, which is all it holds, as records. The beginning of a line at their end
 // is held back unless all is true; then it is written as a piece, which says exactly that no line end has come.
 //
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func write(i, n int, all bool) {
 	if n == 0 {
 		return
@@ -166,15 +167,17 @@ func write(i, n int, all bool) {
 	commit()
 	s.held = n - from
 	if from > 0 && s.held > 0 {
-		copy(state.buffers[i&1][:], state.buffers[i&1][from&(bufferSize-1):n&(2*bufferSize-1)])
+		for j := range s.held {
+			state.buffers[i&1][j&(bufferSize-1)] = state.buffers[i&1][(from+j)&(bufferSize-1)]
+		}
 		s.since = millis()
 	}
 }
 
 // lineEnd returns where the line that begins at from ends: at a line end, at the longest that a record may be, or at n.
 //
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func lineEnd(i, from, n int) int {
 	if n > from+maxLogLine {
 		n = from + maxLogLine
@@ -185,8 +188,8 @@ func lineEnd(i, from, n int) int {
 	return from
 }
 
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func addRecord(i, from, end int, ended bool) {
 	if state.torn && state.nPieces == 0 {
 		// What the last write left behind is not to run into this record.
@@ -204,8 +207,8 @@ func addRecord(i, from, end int, ended bool) {
 	add(uintptr(unsafe.Pointer(&state.newline)), 1)
 }
 
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func add(base, size uintptr) {
 	state.pieces[state.nPieces&(maxPieces-1)] = ioVec{base, size}
 	state.nPieces++
@@ -215,8 +218,8 @@ func add(base, size uintptr) {
 // commit writes the pieces to the log file. What cannot be written is dropped and counted: the command must not hang because
 // a disk is full.
 //
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func commit() {
 	first := 0
 	for state.regs[RegLog] != none && state.nBytes > 0 {
@@ -248,8 +251,8 @@ func commit() {
 // rotateIfDue renames the log file and its predecessors and begins a new one, if what is to be written would make it too large.
 // If that does not work the old one goes on.
 //
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func rotateIfDue() {
 	limit := header().LogMaxBytes
 	if limit <= 0 || state.logSize == 0 || state.logSize+state.nBytes <= limit {
@@ -258,10 +261,10 @@ func rotateIfDue() {
 	names := header().LogNames
 	dir := state.regs[RegLogDir]
 	if names.Count < 2 {
-		syscall.RawSyscall6(syscall.SYS_UNLINKAT, dir, logName(0), 0, 0, 0, 0)
+		sys(syscall.SYS_UNLINKAT, dir, logName(0), 0)
 	}
 	for i := int(names.Count) - 2; i >= 0; i-- {
-		syscall.RawSyscall6(syscall.SYS_RENAMEAT, dir, logName(i), dir, logName(i+1), 0, 0)
+		sys5(syscall.SYS_RENAMEAT, dir, logName(i), dir, logName(i+1))
 	}
 	fd, _, errno := syscall.RawSyscall6(syscall.SYS_OPENAT, dir, logName(0), LogFlags, LogMode, 0, 0)
 	if errno != 0 {
@@ -278,16 +281,16 @@ const (
 	LogMode  = 0o640
 )
 
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func logName(i int) uintptr { return uintptr(*word(header().LogNames.First + 8*uint64(i))) }
 
 const endOfFile = 4 // ^D
 
 // pollTerminalInput says what to wait for so that what is written to RegStdin gets to the terminal.
 //
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func pollTerminalInput() {
 	state.polls[pollStdin] = pollFD{fd: -1}
 	state.polls[pollMaster] = pollFD{fd: -1}
@@ -308,8 +311,8 @@ func pollTerminalInput() {
 	}
 }
 
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func readInput() {
 	n, errno := sys(syscall.SYS_READ, state.regs[RegStdin], uintptr(unsafe.Pointer(&state.input)), uintptr(len(state.input)))
 	state.inputFrom, state.inputTo = 0, 0
@@ -318,8 +321,8 @@ func readInput() {
 	}
 }
 
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func pumpInput() {
 	if state.inputFrom == state.inputTo {
 		readInput()

@@ -31,15 +31,23 @@ const (
 
 // sys makes a system call. Like all that follows it may be used after the fork.
 //
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func sys(nr, a, b, c uintptr) (r uintptr, errno uintptr) {
 	r, _, e := syscall.RawSyscall6(nr, a, b, c, 0, 0, 0)
 	return r, uintptr(e)
 }
 
-//go:nosplit
+// sys5 makes a system call with more arguments, whose result does not matter.
+//
 //go:norace
+//go:nocheckptr
+func sys5(nr, a, b, c, d uintptr) {
+	_, _, _ = syscall.RawSyscall6(nr, a, b, c, d, 0, 0)
+}
+
+//go:norace
+//go:nocheckptr
 func closeFD(fd uintptr) {
 	if fd != none {
 		sys(syscall.SYS_CLOSE, fd, 0, 0)
@@ -48,41 +56,47 @@ func closeFD(fd uintptr) {
 
 // exit ends the process. Nobody looks at the code.
 //
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func exit(code uintptr) {
 	for {
 		sys(syscall.SYS_EXIT_GROUP, code, 0, 0)
 	}
 }
 
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func kill(pid uintptr, sig uintptr) {
 	sys(syscall.SYS_KILL, pid, sig, 0)
 }
 
+// topOf returns the upper end of a stack.
+//
+//go:norace
+//go:nocheckptr
+func topOf(stack unsafe.Pointer, size uintptr) uintptr { return (uintptr(stack) + size) &^ 15 }
+
 // now returns what the clock shows, in seconds and nanoseconds.
 //
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func now(clock uintptr) (sec, nsec int64) {
 	var t [2]int64
 	sys(syscall.SYS_CLOCK_GETTIME, clock, uintptr(unsafe.Pointer(&t)), 0)
 	return t[0], t[1]
 }
 
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func setHandler(sig, h uintptr) {
 	state.handler.handler = h
-	syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&state.handler)), 0, sysSignalMaskSize, 0, 0)
+	sys5(syscall.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&state.handler)), 0, sysSignalMaskSize)
 }
 
 // prepareMessage sets up state.message for size bytes at base, with controlSize bytes of control data.
 //
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func prepareMessage(base, size, controlSize uintptr) {
 	state.iov = ioVec{base, size}
 	state.message = messageHeader{iov: uintptr(unsafe.Pointer(&state.iov)), nIOV: 1}
@@ -94,8 +108,8 @@ func prepareMessage(base, size, controlSize uintptr) {
 
 // send sends state.reply, and a descriptor along with it unless fd is negative.
 //
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func send(socket uintptr, fd int) {
 	size := uintptr(0)
 	if fd >= 0 {
@@ -113,14 +127,17 @@ func send(socket uintptr, fd int) {
 	}
 }
 
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func addString(s string) {
-	state.nLine += copy(state.line[state.nLine:], s)
+	for i := range len(s) {
+		state.line[state.nLine] = s[i]
+		state.nLine++
+	}
 }
 
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func addByte(b byte) {
 	state.line[state.nLine] = b
 	state.nLine++
@@ -128,8 +145,8 @@ func addByte(b byte) {
 
 // addInt adds v, at least with the given number of digits. v is not negative.
 //
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func addInt(v int64, digits int) {
 	n := 1
 	for x := v / 10; x > 0; x /= 10 {
@@ -147,8 +164,8 @@ func addInt(v int64, digits int) {
 
 // addDate adds the date and time of day in UTC, "2006-01-02T15:04:05", sec seconds after 1970.
 //
-//go:nosplit
 //go:norace
+//go:nocheckptr
 func addDate(sec int64) {
 	days := sec / 86400
 	clock := sec % 86400

@@ -16,6 +16,7 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/wal"
 
 	"github.com/drover-dev/drover/internal/atomicfile"
+	"github.com/drover-dev/drover/internal/controlplane/zapslog"
 )
 
 const (
@@ -62,7 +63,7 @@ func startEtcd(c *Config, fatal func(error)) (*embed.Etcd, error) {
 	cfg.SnapshotCatchUpEntries = 1
 	cfg.MaxWalFiles = 2
 	cfg.MaxSnapFiles = 2
-	log := zapLogger(c.Log.With("component", "etcd"), fatal)
+	log := zapslog.New(c.Log.With("component", "etcd"), fatal)
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(log)
 
 	e, err := embed.StartEtcd(cfg)

@@ -16,7 +16,7 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/wal"
 
 	"github.com/drover-dev/drover/internal/atomicfile"
-	"github.com/drover-dev/drover/internal/controlplane/zapslog"
+	"github.com/drover-dev/drover/internal/standalone/zapslog"
 )
 
 const (

@@ -5,6 +5,7 @@ package controlplane
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
@@ -34,7 +35,21 @@ const (
 	NodeUserPrefix  = "system:node:" // followed by the name of the node
 	NodesGroup      = "system:nodes"
 	ControllersUser = "drover:controllers"
+	ProvisionerUser = "drover:provisioner"
 )
+
+// ownRoles are those that Kubernetes has no counterpart of.
+var ownRoles = []rbacv1.ClusterRole{{
+	// What the persistent volume binder and a storage driver may do elsewhere.
+	ObjectMeta: metav1.ObjectMeta{Name: "drover:provisioner"},
+	Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"persistentvolumes"}, Verbs: []string{"get", "list", "watch", "create", "update", "patch", "delete"}},
+		{APIGroups: []string{""}, Resources: []string{"persistentvolumeclaims"}, Verbs: []string{"get", "list", "watch", "update", "patch"}},
+		{APIGroups: []string{""}, Resources: []string{"persistentvolumes/status", "persistentvolumeclaims/status"}, Verbs: []string{"update", "patch"}},
+		{APIGroups: []string{"storage.k8s.io"}, Resources: []string{"storageclasses"}, Verbs: []string{"get", "list", "watch", "create"}},
+		{APIGroups: []string{"", "events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch", "update"}},
+	},
+}}
 
 // ownBindings give our parts their roles.
 var ownBindings = []rbacv1.ClusterRoleBinding{
@@ -50,6 +65,11 @@ var ownBindings = []rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "drover:controllers"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: ControllersUser}},
+	},
+	{
+		ObjectMeta: metav1.ObjectMeta{Name: "drover:provisioner"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "drover:provisioner"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: ProvisionerUser}},
 	},
 }
 
@@ -83,12 +103,11 @@ func bootstrap(ctx context.Context, client kubernetes.Interface) error {
 	group.SetLimit(bootstrapWriters)
 
 	roles := have.roleClient(reconciliation.ClusterRoleModifier{Client: client.RbacV1().ClusterRoles()})
-	for _, role := range append(bootstrappolicy.ClusterRoles(), bootstrappolicy.ControllerRoles()...) {
+	for _, role := range slices.Concat(bootstrappolicy.ClusterRoles(), bootstrappolicy.ControllerRoles(), ownRoles) {
 		group.Go(func() error { return ensureRole(reconciliation.ClusterRoleRuleOwner{ClusterRole: &role}, roles) })
 	}
 	bindings := have.bindingClient(reconciliation.ClusterRoleBindingClientAdapter{Client: client.RbacV1().ClusterRoleBindings()})
-	wanted := append(bootstrappolicy.ClusterRoleBindings(), bootstrappolicy.ControllerRoleBindings()...)
-	for _, binding := range append(wanted, ownBindings...) {
+	for _, binding := range slices.Concat(bootstrappolicy.ClusterRoleBindings(), bootstrappolicy.ControllerRoleBindings(), ownBindings) {
 		group.Go(func() error {
 			return ensureBinding(reconciliation.ClusterRoleBindingAdapter{ClusterRoleBinding: &binding}, bindings)
 		})

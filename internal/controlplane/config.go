@@ -12,7 +12,7 @@ import (
 
 // Config says where the control plane keeps its data, where it listens and what it switches on.
 type Config struct {
-	// EtcdDir is the directory of the store; it is made if it is missing.
+	// EtcdDir is the directory of the store; it is made if it is missing, and holds nothing else.
 	EtcdDir string
 	// EtcdSocket is the path of the unix socket between the API server and the store. Its directory must exist and be
 	// private: whoever can open the socket can read every Secret.
@@ -51,7 +51,7 @@ type Config struct {
 	// Exiting is called when a Kubernetes component is about to end the process, as they do when they cannot go on. It has
 	// logged why. nil: nobody is told.
 	Exiting func()
-	// Step is told what has just been reached, in order and from one goroutine; nil: nobody listens.
+	// Step is told what has just been reached, from any goroutine; nil: nobody listens.
 	Step func(text string)
 }
 

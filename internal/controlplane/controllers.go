@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/controller-manager/pkg/informerfactory"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/controller/certificates/rootcacertpublisher"
@@ -42,8 +43,11 @@ import (
 const (
 	// resync is how often informers hand out everything again. kube-controller-manager takes 12 to 24 hours.
 	resync = 12 * time.Hour
-	// discoveryPeriod is how often garbage collector and quota look for new kinds.
+	// discoveryPeriod is how often garbage collector and quota look for new kinds without being told of any.
 	discoveryPeriod = 30 * time.Second
+	// kindSettle is how long after the last change of a custom resource definition they look. Definitions come several at
+	// a time, and take a moment to be served.
+	kindSettle      = time.Second
 	quotaResync     = 5 * time.Minute
 	namespaceResync = 5 * time.Minute
 
@@ -64,6 +68,7 @@ type controllers struct {
 	typed    informers.SharedInformerFactory
 	metadata metadatainformer.SharedInformerFactory
 	started  chan struct{} // closed when the informers run
+	kinds    *signal       // custom resource definitions have changed
 	loops    []func(context.Context)
 }
 
@@ -102,6 +107,9 @@ func (c *controllers) build(ctx context.Context) error {
 	c.metadata = metadatainformer.NewSharedInformerFactoryWithOptions(metadataClient, resync,
 		metadatainformer.WithTransform(dropManagedFields))
 	c.started = make(chan struct{})
+	if err := c.watchKinds(); err != nil {
+		return err
+	}
 
 	for _, add := range []struct {
 		name  string
@@ -128,6 +136,74 @@ func (c *controllers) build(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// watchKinds makes c.kinds follow the custom resource definitions.
+func (c *controllers) watchKinds() error {
+	c.kinds = newSignal()
+	definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	_, err := c.metadata.ForResource(definitions).Informer().AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(_ any, initial bool) {
+			if !initial { // those that are there at the start are found by the first look
+				c.kinds.raise()
+			}
+		},
+		UpdateFunc: func(_, _ any) { c.kinds.raise() },
+		DeleteFunc: func(any) { c.kinds.raise() },
+	})
+	if err != nil {
+		return fmt.Errorf("watching custom resource definitions: %w", err)
+	}
+	return nil
+}
+
+// forEachChange runs look, which looks for new kinds at once and then now and then, until ctx ends, and starts it again
+// when there may be new ones. Otherwise an object of a new kind could be deleted, and what belongs to it stay for half a
+// minute.
+func (c *controllers) forEachChange(ctx context.Context, look func(context.Context)) {
+	for ctx.Err() == nil {
+		changed := c.kinds.raised()
+		lookCtx, stop := context.WithCancel(ctx)
+		var looking sync.WaitGroup
+		looking.Go(func() { look(lookCtx) })
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		}
+		for settled := false; !settled; {
+			select {
+			case <-ctx.Done():
+				settled = true
+			case <-c.kinds.raised():
+			case <-time.After(kindSettle):
+				settled = true
+			}
+		}
+		stop()
+		looking.Wait()
+	}
+}
+
+// signal tells any number of goroutines that something has happened.
+type signal struct {
+	mu sync.Mutex
+	ch chan struct{}
+}
+
+func newSignal() *signal { return &signal{ch: make(chan struct{})} }
+
+// raised returns a channel that is closed at the next raise.
+func (s *signal) raised() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ch
+}
+
+func (s *signal) raise() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.ch)
+	s.ch = make(chan struct{})
 }
 
 // dropManagedFields saves the memory of what no controller reads.
@@ -191,7 +267,9 @@ func (c *controllers) addGarbageCollector(ctx context.Context, client kubernetes
 		return err
 	}
 	c.addLoop(func(ctx context.Context) { controller.Run(ctx, gcWorkers, discoveryPeriod) })
-	c.addLoop(func(ctx context.Context) { controller.Sync(ctx, client.Discovery(), discoveryPeriod) })
+	c.addLoop(func(ctx context.Context) {
+		c.forEachChange(ctx, func(ctx context.Context) { controller.Sync(ctx, client.Discovery(), discoveryPeriod) })
+	})
 	return nil
 }
 
@@ -224,7 +302,9 @@ func (c *controllers) addQuota(ctx context.Context, client kubernetes.Interface,
 		return err
 	}
 	c.addLoop(func(ctx context.Context) { controller.Run(ctx, quotaWorkers) })
-	c.addLoop(func(ctx context.Context) { controller.Sync(ctx, discover, discoveryPeriod) })
+	c.addLoop(func(ctx context.Context) {
+		c.forEachChange(ctx, func(ctx context.Context) { controller.Sync(ctx, discover, discoveryPeriod) })
+	})
 	return nil
 }
 

@@ -14,6 +14,9 @@ import (
 
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/storage/wal"
+
+	"github.com/drover-dev/drover/internal/atomicfile"
+	"github.com/drover-dev/drover/internal/standalone/zapslog"
 )
 
 const (
@@ -31,8 +34,8 @@ const (
 // startEtcd starts the store and returns once it has joined its cluster of one. fatal gets the error with which etcd gives
 // up later (a full disk, a damaged file); it must not block.
 func startEtcd(c *Config, fatal func(error)) (*embed.Etcd, error) {
-	if err := os.MkdirAll(c.EtcdDir, 0o700); err != nil {
-		return nil, fmt.Errorf("making the store's directory: %w", err)
+	if err := prepareStore(c); err != nil {
+		return nil, storeError(c.EtcdDir, err)
 	}
 	socket, err := socketURL(c.EtcdSocket)
 	if err != nil {
@@ -43,7 +46,7 @@ func startEtcd(c *Config, fatal func(error)) (*embed.Etcd, error) {
 	cfg := embed.NewConfig()
 	cfg.Name = "drover" // never changes: the data directory remembers it
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
-	cfg.Dir = c.EtcdDir
+	cfg.Dir = storeData(c.EtcdDir)
 	cfg.ListenClientUrls = []url.URL{*socket}
 	cfg.AdvertiseClientUrls = []url.URL{*socket}
 	cfg.ListenPeerUrls = nil // a cluster of one; AdvertisePeerUrls stays as its name
@@ -60,7 +63,7 @@ func startEtcd(c *Config, fatal func(error)) (*embed.Etcd, error) {
 	cfg.SnapshotCatchUpEntries = 1
 	cfg.MaxWalFiles = 2
 	cfg.MaxSnapFiles = 2
-	log := zapLogger(c.Log.With("component", "etcd"), fatal)
+	log := zapslog.New(c.Log.With("component", "etcd"), fatal)
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(log)
 
 	e, err := embed.StartEtcd(cfg)
@@ -69,11 +72,38 @@ func startEtcd(c *Config, fatal func(error)) (*embed.Etcd, error) {
 	}
 	select {
 	case <-e.Server.ReadyNotify():
+		if err := atomicfile.Write(storeComplete(c.EtcdDir), nil, 0o600); err != nil {
+			e.Close()
+			return nil, storeError(c.EtcdDir, err)
+		}
 		return e, nil
 	case err := <-e.Err():
 		e.Close()
 		return nil, storeError(c.EtcdDir, err)
 	}
+}
+
+// storeData is where etcd has its files.
+func storeData(dir string) string { return filepath.Join(dir, "data") }
+
+// storeComplete is a file that is there once the store has been ready for the first time.
+func storeComplete(dir string) string { return filepath.Join(dir, "complete") }
+
+// prepareStore makes the directory of the store, and empties one that was never ready. If etcd is killed after it has made
+// its log and before it has written in there that it is a member of its cluster, it waits for ever to become one. Nothing
+// can be lost: the API server writes only to a store that is ready.
+func prepareStore(c *Config) error {
+	if _, err := os.Stat(storeComplete(c.EtcdDir)); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if _, err := os.Stat(storeData(c.EtcdDir)); err == nil {
+		c.Log.Warn("Making the store anew, because its first start was cut off", "dir", c.EtcdDir)
+		c.Step("the store is made anew: its first start was cut off")
+		if err := os.RemoveAll(storeData(c.EtcdDir)); err != nil {
+			return err
+		}
+	}
+	return os.MkdirAll(storeData(c.EtcdDir), 0o700)
 }
 
 // waitListening waits until somebody can connect to the store, which is long before it answers. A client that comes too

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -96,14 +97,29 @@ func lockHolder(path string) (held bool, pid int, err error) {
 
 // processStart returns when a process started, in clock ticks since the machine has.
 func processStart(pid int) (uint64, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	fields, err := processStat(pid)
 	if err != nil {
 		return 0, err
 	}
-	// The second field is the name in parentheses, which may hold anything; the start is field 22.
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	if len(fields) < 20 {
-		return 0, fmt.Errorf("/proc/%d/stat has only %d fields", pid, len(fields)+2)
+	return strconv.ParseUint(fields[19], 10, 64) // field 22 in all
+}
+
+// alive reports whether a process runs. One that has ended and waits for its parent to notice does not.
+func alive(pid int) bool {
+	fields, err := processStat(pid)
+	return err == nil && fields[0] != "Z" && fields[0] != "X"
+}
+
+// processStat returns what the kernel says of a process, from field 3, its state, to field 22 at least.
+func processStat(pid int) ([]string, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return nil, err
 	}
-	return strconv.ParseUint(string(fields[19]), 10, 64)
+	// Field 2 is the name in parentheses, which may hold anything.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(fields) < 20 {
+		return nil, fmt.Errorf("/proc/%d/stat has only %d fields", pid, len(fields)+2)
+	}
+	return fields, nil
 }

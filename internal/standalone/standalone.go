@@ -215,14 +215,24 @@ func (r *run) run(ctx context.Context, parts Parts) (err error) {
 	defer r.env.Listener.Close() // closed already, unless the control plane has never run
 
 	err = r.supervise(ctx, parts)
+	if !r.config.Ephemeral {
+		r.noteState()
+	}
 	// A disk that fills up is behind the strangest errors.
 	if free, freeErr := freeBytes(r.config.Dir); err != nil && freeErr == nil && free < lowSpace {
-		err = fmt.Errorf("%w (the disk of %s is full: %d MiB are left)", err, r.config.Dir, free>>20)
-	}
-	if !r.config.Ephemeral {
-		err = errors.Join(err, r.dir.writeState(r.state))
+		return &Error{
+			Doing: "running the plane in " + string(r.config.Dir), Err: fmt.Errorf("its disk is full (%d MiB are left): %w", free>>20, err),
+			Try: []string{"making room, and then the same command again: what was stored is still there"},
+		}
 	}
 	return err
+}
+
+// noteState stores the state while the plane stops. A plane that could not may not look stopped afterwards, and that is all.
+func (r *run) noteState() {
+	if err := r.dir.writeState(r.state); err != nil {
+		r.env.Log.Error("Cannot note the state of the plane", "phase", r.state.Phase, "err", err)
+	}
 }
 
 // prepare does all that can go wrong before anything runs.
@@ -260,7 +270,12 @@ func (r *run) prepare(ctx context.Context, log *logfile.Writer) error {
 	if err := r.renewKeys(); err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	if err := r.dir.writeState(r.state); err != nil {
+	// Whoever waits for the kubeconfig waits for this run.
+	err = os.Remove(r.dir.Kubeconfig())
+	if err == nil || errors.Is(err, os.ErrNotExist) {
+		err = r.dir.writeState(r.state)
+	}
+	if err != nil {
 		return errors.Join(explain(r.config.Dir, err), listener.Close())
 	}
 	r.env.Log.Info("Plane starts", "version", r.config.Version, "pid", r.state.PID, "server", r.env.Server, "node", nodeName)

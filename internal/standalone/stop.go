@@ -19,7 +19,7 @@ const stopPoll = 50 * time.Millisecond
 // ErrNotRunning is returned by Stop when no plane runs in the directory.
 var ErrNotRunning = errors.New("no plane is running")
 
-// Stop asks the plane in d to stop and waits until it has let go of the directory, or ctx ends. It returns what the plane
+// Stop asks the plane in d to stop and waits until its process has ended, or ctx ends. It returns what the plane
 // has noted at its end. The error is ErrNotRunning if there is nothing to stop.
 func Stop(ctx context.Context, d Dir, timer clock.WithTicker) (State, error) {
 	found, err := Inspect(d)
@@ -55,7 +55,7 @@ func Stop(ctx context.Context, d Dir, timer clock.WithTicker) (State, error) {
 	case err != nil:
 		return State{}, fmt.Errorf("stopping process %d: %w", found.PID, err)
 	}
-	if err := waitReleased(ctx, d, timer); err != nil {
+	if err := waitGone(ctx, d, found.PID, timer); err != nil {
 		return State{}, &Error{
 			Doing: "stopping the plane in " + string(d), Err: fmt.Errorf("process %d still runs: %w", found.PID, err),
 			Try: []string{
@@ -67,12 +67,13 @@ func Stop(ctx context.Context, d Dir, timer clock.WithTicker) (State, error) {
 	return readState(d)
 }
 
-func waitReleased(ctx context.Context, d Dir, timer clock.WithTicker) error {
+// waitGone waits until the lock of d is free and the process that had it has ended, which is a moment later.
+func waitGone(ctx context.Context, d Dir, pid int, timer clock.WithTicker) error {
 	ticks := timer.NewTicker(stopPoll)
 	defer ticks.Stop()
 	for {
 		held, _, err := lockHolder(d.lock())
-		if err != nil || !held {
+		if err != nil || !held && !alive(pid) {
 			return err
 		}
 		select {

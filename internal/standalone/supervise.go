@@ -88,7 +88,7 @@ func (r *run) supervise(ctx context.Context, parts Parts) error {
 	r.progress.Stopping()
 	if !r.config.Ephemeral {
 		r.state.Phase = Stopping
-		err = errors.Join(err, r.dir.writeState(r.state))
+		r.noteState()
 	}
 	stopErr := r.stop(started)
 	if stopErr == nil {

@@ -67,7 +67,7 @@ func execute(ctx context.Context, f *command.Factory, root *cobra.Command, args 
 	if err := unknownCommand(root, args); err != nil {
 		return err
 	}
-	root.SetArgs(args)
+	root.SetArgs(append([]string{}, args...)) // cobra takes nil for the arguments of the process
 	return root.ExecuteContext(ctx)
 }
 

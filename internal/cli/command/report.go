@@ -96,7 +96,7 @@ func advice(f *Factory, err error) []string {
 	case unreachable(err) != "":
 		return []string{"drover kubectl --kubeconfig FILE cluster-info, or another --kubeconfig or --context"}
 	case apierrors.IsForbidden(err):
-		return []string{"drover kubectl auth can-i --list shows what you may do in the namespace"}
+		return []string{"drover kubectl auth can-i --list   shows what you may do in the namespace"}
 	}
 	return nil
 }

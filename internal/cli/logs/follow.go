@@ -47,9 +47,9 @@ func Follow(ctx context.Context, o *Options, object runtime.Object) (wait.Verdic
 	}
 	v, err := f.run(ctx, object)
 	if err != nil {
-		err = pick.Explain(ctx, o.Factory, o.Ref, "following the logs of", err)
+		return v, pick.Wrap(o.Factory, o.Ref, "following the logs of", err)
 	}
-	return v, err
+	return v, nil
 }
 
 // follower is one run of Follow.

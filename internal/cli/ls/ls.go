@@ -278,6 +278,10 @@ func (l *lister) addRow(r row, status string) {
 		var headers []string
 		if !l.NoHeaders {
 			headers = []string{"NAME", "KIND", "STATUS", "DONE", "RETRIES", "DURATION", "AGE"}
+			if l.Watch { // what comes later should stay in line
+				headers[0], headers[2] = fmt.Sprintf("%-20s", "NAME"), fmt.Sprintf("%-28s", "STATUS")
+				headers[3] = fmt.Sprintf("%-7s", "DONE")
+			}
 			if l.AllNamespaces {
 				headers = slices.Insert(headers, 0, "NAMESPACE")
 			}

@@ -47,7 +47,7 @@ func TestFlags(t *testing.T) {
 				got = o
 				return nil
 			})
-			cmd.SetArgs(tc.args)
+			cmd.SetArgs(append([]string{}, tc.args...))
 			cmd.SetOut(io.Discard)
 			cmd.SetErr(io.Discard)
 			err := cmd.Execute()

@@ -137,10 +137,13 @@ func becomes(t *testing.T, b *Bench, job *batchv1.Job) {
 	}
 }
 
-// verbs returns the requests sent, as "verb resource".
+// verbs returns the requests sent, as "verb resource". Updates are the tests' own.
 func verbs(b *Bench) []string {
 	var out []string
 	for _, a := range b.Client.Actions() {
+		if a.GetVerb() == "update" {
+			continue
+		}
 		out = append(out, a.GetVerb()+" "+a.GetResource().Resource)
 	}
 	return out
@@ -222,18 +225,15 @@ func TestRun(t *testing.T) {
 				done := make(chan error)
 				go func() { done <- Run(t.Context(), o) }()
 				synctest.Wait()
-				var requests []string
 				if tc.ends != nil {
-					requests = verbs(bench)
 					becomes(t, bench, tc.ends)
-					bench.Client.ClearActions()
 				}
 				got := bench.Transcript(<-done)
 				want := fmt.Sprintf("-- standard output --\n%s-- standard error --\n%s-- exit code %d --\n", tc.out, tc.err, tc.code)
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("transcript (-want +got):\n%s", diff)
 				}
-				if diff := cmp.Diff(tc.requests, append(requests, verbs(bench)...)); diff != "" {
+				if diff := cmp.Diff(tc.requests, verbs(bench)); diff != "" {
 					t.Errorf("requests (-want +got):\n%s", diff)
 				}
 			})

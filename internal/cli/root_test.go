@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/drover-dev/drover/internal/cli/clitest"
 	"github.com/drover-dev/drover/internal/cli/command"
@@ -70,6 +71,37 @@ func TestMainIsInterrupted(t *testing.T) {
 	want := "-- standard output --\n-- standard error --\n-- exit code 130 --\n"
 	if got := transcript(ctx, Deps{Plane: []func(*command.Factory) *cobra.Command{up}}, "up"); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
+func TestFlagsOfLibrariesAreNoFlagsOfCommands(t *testing.T) {
+	own := pflag.CommandLine
+	t.Cleanup(func() { pflag.CommandLine = own })
+	foreign := pflag.NewFlagSet("kube-apiserver", pflag.ContinueOnError)
+	foreign.Int("version", 0, "a foreign flag")
+	foreign.Int("v", 0, "another foreign flag")
+	pflag.CommandLine = foreign
+
+	deps := Deps{Version: "v1.2.3", Plane: []func(*command.Factory) *cobra.Command{func(*command.Factory) *cobra.Command {
+		return &cobra.Command{Use: "up", Run: func(*cobra.Command, []string) {
+			if pflag.CommandLine != foreign {
+				t.Error("a command that runs does not find the flags of libraries")
+			}
+		}}
+	}}}
+	if got := transcript(t.Context(), deps, "--version"); !strings.Contains(got, "drover v1.2.3\n") {
+		t.Errorf("drover --version: %s", got)
+	}
+	for _, line := range []string{"ls --help", "kubectl options"} {
+		if got := transcript(t.Context(), deps, strings.Fields(line)...); strings.Contains(got, "foreign flag") {
+			t.Errorf("drover %s: %s", line, got)
+		}
+	}
+	if got := transcript(t.Context(), deps, "up"); !strings.Contains(got, "exit code 0") {
+		t.Errorf("drover up: %s", got)
+	}
+	if pflag.CommandLine != foreign {
+		t.Error("the flags of libraries are gone")
 	}
 }
 

@@ -335,13 +335,14 @@ func (l *lister) watch(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var wg sync.WaitGroup
+	lost := wait.LostPrinter(l.Factory)
 	screen := &screen{lister: l, unsynced: len(l.Kinds), shown: map[string]string{}}
 	for _, kind := range l.Kinds {
 		news := feed.Feed{
 			Source: kind.Open(client, namespace),
 			Clock:  l.Factory.Clock,
 			Labels: l.Selector,
-			Lost:   wait.LostPrinter(l.Factory),
+			Lost:   lost,
 		}
 		if len(l.Names) == 1 {
 			news.Name = l.Names[0]

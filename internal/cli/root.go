@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"k8s.io/klog/v2"
 
@@ -35,6 +36,13 @@ import (
 // Name is the name of the binary, as users call it.
 const Name = "drover"
 
+// The groups of commands in the help text.
+const (
+	plane = "plane" // run and inspect the standalone plane
+	work  = "work"  // everything about work
+	other = "other"
+)
+
 // Deps are what main hands in.
 type Deps struct {
 	Version string // shown by --version; "" for a development build
@@ -47,13 +55,30 @@ type Deps struct {
 func Main(ctx context.Context, args []string, streams command.Streams, deps Deps) command.ExitCode {
 	f := command.NewFactory(streams, &target.Target{})
 	f.Version = deps.Version
-	err := execute(ctx, f, NewRoot(f, deps), args)
+	root := NewRoot(f, deps)
+	err := withoutForeignFlags(root, func() error { return execute(ctx, f, root, args) })
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return command.ExitInterrupted
 	}
 	err = command.Classify(err)
 	command.Print(f, err)
 	return command.CodeOf(err)
+}
+
+// withoutForeignFlags lets root be used by do while pflag.CommandLine is empty. Libraries of the control plane put flags
+// there for their own binaries, and cobra adds what it finds there to every command. When a command begins to run, they
+// are back, as these libraries look them up.
+func withoutForeignFlags(root *cobra.Command, do func() error) error {
+	foreign := pflag.CommandLine
+	restore := func() { pflag.CommandLine = foreign }
+	defer restore()
+	pflag.CommandLine = pflag.NewFlagSet(Name, pflag.ContinueOnError)
+	before := root.PersistentPreRun
+	root.PersistentPreRun = func(cmd *cobra.Command, args []string) {
+		restore()
+		before(cmd, args)
+	}
+	return do()
 }
 
 func execute(ctx context.Context, f *command.Factory, root *cobra.Command, args []string) error {
@@ -67,7 +92,7 @@ func execute(ctx context.Context, f *command.Factory, root *cobra.Command, args 
 	if err := unknownCommand(root, args); err != nil {
 		return err
 	}
-	root.SetArgs(args)
+	root.SetArgs(append([]string{}, args...)) // cobra takes nil for the arguments of the process
 	return root.ExecuteContext(ctx)
 }
 
@@ -84,8 +109,10 @@ func NewRoot(f *command.Factory, deps Deps) *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs,
-		PersistentPreRun: func(*cobra.Command, []string) {
-			quiet()
+		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
+			if cmd.GroupID == work {
+				quiet()
+			}
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -98,7 +125,6 @@ func NewRoot(f *command.Factory, deps Deps) *cobra.Command {
 	})
 	f.Target.AddFlags(root.PersistentFlags())
 
-	const plane, work, other = "plane", "work", "other"
 	group := func(id, title string, commands ...*cobra.Command) {
 		if len(commands) == 0 {
 			return

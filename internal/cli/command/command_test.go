@@ -135,7 +135,7 @@ func TestPrint(t *testing.T) {
 		"something that is not allowed": {
 			fmt.Errorf("listing jobs: %w", apierrors.NewForbidden(jobs, "", errors.New("not yours"))),
 			target.Target{},
-			"Error: listing jobs: jobs.batch is forbidden: not yours\nTry: drover kubectl auth can-i --list shows what you may do in the namespace\n",
+			"Error: listing jobs: jobs.batch is forbidden: not yours\nTry: drover kubectl auth can-i --list   shows what you may do in the namespace\n",
 			command.ExitFailed,
 		},
 		"flags that contradict each other": {

@@ -30,7 +30,7 @@ func Print(f *Factory, err error) {
 	if ok && quiet.Silent() {
 		return
 	}
-	f.Printf("Error: %s\n", strings.TrimSpace(text(err)))
+	f.Printf("Error: %s\n", Text(err))
 	if problem, ok := errors.AsType[*Error](err); ok && len(problem.Meant) > 0 {
 		f.Printf("Did you mean %s?\n", strings.Join(problem.Meant, " or "))
 	}
@@ -39,16 +39,16 @@ func Print(f *Factory, err error) {
 	}
 }
 
-// text returns the error's message without what Go's HTTP client wraps around it when a cluster cannot be reached.
-func text(err error) string {
-	message := err.Error()
-	if why := unreachable(err); why != "" {
-		if problem, ok := errors.AsType[*Error](err); ok && problem.Doing != "" {
-			return problem.Doing + ": " + why
-		}
-		return why
+// Text returns the error's message, without what Go's HTTP client wraps around it when a cluster cannot be reached.
+func Text(err error) string {
+	why := unreachable(err)
+	if why == "" {
+		return strings.TrimSpace(err.Error())
 	}
-	return message
+	if problem, ok := errors.AsType[*Error](err); ok && problem.Doing != "" {
+		return problem.Doing + ": " + why
+	}
+	return why
 }
 
 // Classify returns err with the exit code that it deserves: ExitUnreachable if no plane is running or the cluster does not
@@ -96,7 +96,7 @@ func advice(f *Factory, err error) []string {
 	case unreachable(err) != "":
 		return []string{"drover kubectl --kubeconfig FILE cluster-info, or another --kubeconfig or --context"}
 	case apierrors.IsForbidden(err):
-		return []string{"drover kubectl auth can-i --list shows what you may do in the namespace"}
+		return []string{"drover kubectl auth can-i --list   shows what you may do in the namespace"}
 	}
 	return nil
 }

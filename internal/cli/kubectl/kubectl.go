@@ -16,6 +16,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
@@ -60,7 +61,11 @@ func Run(_ context.Context, o *Options) (err error) {
 		return err
 	}
 	// kubectl counts on signals to end it, or handles them itself.
-	signal.Reset(os.Interrupt, syscall.SIGTERM)
+	signal.Reset(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	// In its own binary there are no flags of a control plane, which would be added to its commands here.
+	foreign := pflag.CommandLine
+	defer func() { pflag.CommandLine = foreign }()
+	pflag.CommandLine = pflag.NewFlagSet(Name, pflag.ContinueOnError)
 
 	defer func() {
 		switch ended := recover().(type) {

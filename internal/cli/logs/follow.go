@@ -42,14 +42,15 @@ func Follow(ctx context.Context, o *Options, object runtime.Object) (wait.Verdic
 		open:      o.opener(client),
 		out:       newOutput(o.Factory, o.Prefix != nil && *o.Prefix || o.Prefix == nil && o.Ref.Kind.ManyPods(object)),
 		progress:  wait.NewProgress(o.Factory, []workload.Ref{o.Ref}),
+		lost:      wait.LostPrinter(o.Factory),
 		slots:     make(chan struct{}, mostFollowed),
 		seen:      map[types.UID]*followed{},
 	}
 	v, err := f.run(ctx, object)
 	if err != nil {
-		err = pick.Explain(ctx, o.Factory, o.Ref, "following the logs of", err)
+		return v, pick.Wrap(o.Factory, o.Ref, "following the logs of", err)
 	}
-	return v, err
+	return v, nil
 }
 
 // follower is one run of Follow.
@@ -61,6 +62,7 @@ type follower struct {
 	open      Opener
 	out       *output
 	progress  *wait.Progress // told until there is a first line
+	lost      func(error)    // told when the server is away
 	slots     chan struct{}  // one for each log being read
 
 	tails sync.WaitGroup // one for each container followed
@@ -105,7 +107,7 @@ func (f *follower) watchPods(ctx context.Context, cancel context.CancelCauseFunc
 		Source: workload.Adapt(f.client.CoreV1().Pods(f.namespace)),
 		Clock:  f.Factory.Clock,
 		Labels: f.selector,
-		Lost:   wait.LostPrinter(f.Factory),
+		Lost:   f.lost,
 	}
 	return pods.Run(ctx, func(e feed.Event) bool {
 		if pod, ok := e.Object.(*corev1.Pod); ok {
@@ -124,7 +126,7 @@ func (f *follower) awaitEnd(ctx context.Context, object runtime.Object) (wait.Ve
 		Clock:  f.Factory.Clock,
 		Name:   f.Ref.Name,
 		Known:  object,
-		Lost:   wait.LostPrinter(f.Factory),
+		Lost:   f.lost,
 	}
 	err := work.Run(ctx, func(e feed.Event) bool {
 		if e.Type == feed.Gone {

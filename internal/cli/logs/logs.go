@@ -137,7 +137,7 @@ func Run(ctx context.Context, o *Options) error {
 		return err
 	}
 	if err := show(ctx, o, client, namespace, object); err != nil {
-		return pick.Explain(ctx, o.Factory, o.Ref, "reading the logs of", err)
+		return pick.Wrap(o.Factory, o.Ref, "reading the logs of", err)
 	}
 	return nil
 }
@@ -260,8 +260,8 @@ func (o *Options) nothing(pods []*corev1.Pod) error {
 		return nil
 	case len(pods) == 0:
 		return &command.Error{Err: errors.New("it has no pods"), Try: []string{
-			fmt.Sprintf("drover logs -f %s waits for them", o.Ref.Name),
-			fmt.Sprintf("drover kubectl describe %s/%s says why", o.Ref.Kind.Name, o.Ref.Name),
+			fmt.Sprintf("drover logs -f %s   waits for them", o.Ref.Name),
+			fmt.Sprintf("drover kubectl describe %s/%s   says why", o.Ref.Kind.Name, o.Ref.Name),
 		}}
 	case len(chosen) == 0:
 		return fmt.Errorf("none of its %d pods has index %v", len(pods), o.Indexes)
@@ -269,7 +269,7 @@ func (o *Options) nothing(pods []*corev1.Pod) error {
 		return fmt.Errorf("its pods have no container %q", o.Container)
 	}
 	problem := &command.Error{Err: errors.New("no container has started yet"), Try: []string{
-		fmt.Sprintf("drover logs -f %s waits for it", o.Ref.Name),
+		fmt.Sprintf("drover logs -f %s   waits for it", o.Ref.Name),
 	}}
 	if why := workload.PodTrouble(chosen[0]); why != "" {
 		problem.Err = fmt.Errorf("%w; pod %q: %s", problem.Err, chosen[0].Name, why)

@@ -278,6 +278,10 @@ func (l *lister) addRow(r row, status string) {
 		var headers []string
 		if !l.NoHeaders {
 			headers = []string{"NAME", "KIND", "STATUS", "DONE", "RETRIES", "DURATION", "AGE"}
+			if l.Watch { // what comes later should stay in line
+				headers[0], headers[2] = fmt.Sprintf("%-20s", "NAME"), fmt.Sprintf("%-28s", "STATUS")
+				headers[3] = fmt.Sprintf("%-7s", "DONE")
+			}
 			if l.AllNamespaces {
 				headers = slices.Insert(headers, 0, "NAMESPACE")
 			}
@@ -331,13 +335,14 @@ func (l *lister) watch(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var wg sync.WaitGroup
+	lost := wait.LostPrinter(l.Factory)
 	screen := &screen{lister: l, unsynced: len(l.Kinds), shown: map[string]string{}}
 	for _, kind := range l.Kinds {
 		news := feed.Feed{
 			Source: kind.Open(client, namespace),
 			Clock:  l.Factory.Clock,
 			Labels: l.Selector,
-			Lost:   wait.LostPrinter(l.Factory),
+			Lost:   lost,
 		}
 		if len(l.Names) == 1 {
 			news.Name = l.Names[0]

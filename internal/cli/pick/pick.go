@@ -118,22 +118,27 @@ func (p *Pick) Resolve(ctx context.Context, f *command.Factory) ([]workload.Ref,
 	return refs, nil
 }
 
-// Explain returns err as an error about what was being done to ref. If ref is not there, the exit code is ExitDeleted
-// and the error tells which names are near, for which it asks the server once more.
+// Explain is Wrap for an error of asking for ref itself: if ref is not there, the exit code is ExitDeleted, and the error
+// tells which names are near, for which it asks the server once more.
 func Explain(ctx context.Context, f *command.Factory, ref workload.Ref, doing string, err error) error {
-	namespace, nsErr := f.Namespace()
-	if nsErr != nil {
-		namespace = "?"
+	problem := Wrap(f, ref, doing, err)
+	if apierrors.IsNotFound(err) {
+		problem.Err = NotFoundError{}
+		problem.Code = command.ExitDeleted
+		problem.Meant, problem.Try = near(ctx, f, ref)
 	}
+	return problem
+}
+
+// Wrap returns err as an error about what was being done to ref.
+func Wrap(f *command.Factory, ref workload.Ref, doing string, err error) *command.Error {
 	problem := &command.Error{Err: err}
 	if known, ok := errors.AsType[*command.Error](err); ok {
 		*problem = *known // keeps what it says to try
 	}
-	problem.Doing = fmt.Sprintf("%s %s in namespace %q", doing, ref, namespace)
-	if apierrors.IsNotFound(err) {
-		problem.Err = NotFoundError{}
-		problem.Code = command.ExitDeleted
-		problem.Meant, problem.Try = near(ctx, f, ref, namespace)
+	problem.Doing = fmt.Sprintf("%s %s", doing, ref)
+	if namespace, err := f.Namespace(); err == nil {
+		problem.Doing += fmt.Sprintf(" in namespace %q", namespace)
 	}
 	return problem
 }
@@ -146,8 +151,12 @@ func (NotFoundError) Error() string { return "not found" }
 
 // near returns the names that may have been meant and what to try when ref is not there. It stays silent about further
 // errors: the first one matters.
-func near(ctx context.Context, f *command.Factory, ref workload.Ref, namespace string) (meant, try []string) {
+func near(ctx context.Context, f *command.Factory, ref workload.Ref) (meant, try []string) {
 	client, err := f.Kubernetes()
+	if err != nil {
+		return nil, nil
+	}
+	namespace, err := f.Namespace()
 	if err != nil {
 		return nil, nil
 	}

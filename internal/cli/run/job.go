@@ -46,6 +46,9 @@ func (o *Options) parse(changed func(flag string) bool, raw rawFlags, args []str
 		o.Name = names[0]
 	}
 	o.Wait = o.Wait || o.Logs || o.Remove
+	if o.Timeout > 0 && !o.Wait {
+		return command.Usagef("--timeout limits waiting: add --wait")
+	}
 	switch o.DryRun {
 	case "none":
 	case "client", "server":

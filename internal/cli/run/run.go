@@ -169,7 +169,7 @@ func (o *Options) seeThrough(ctx context.Context, client kubernetes.Interface, n
 	} else {
 		progress := wait.NewProgress(f, []workload.Ref{ref})
 		stop := progress.Start(waiting, client, namespace)
-		v, err = wait.Await(waiting, f, ref.Kind.Open(client, namespace), ref, job, progress.Observe)
+		v, err = wait.Await(waiting, f, ref.Kind.Open(client, namespace), ref, job, progress)
 		stop()
 		last = progress.Remaining()
 	}

@@ -27,7 +27,8 @@ const (
 // Progress tells the person at the terminal how work goes that takes longer than two seconds. It is safe for
 // concurrent use.
 type Progress struct {
-	f *command.Factory
+	f    *command.Factory
+	lost func(error) // for feeds
 
 	mu      sync.Mutex
 	waiting []target // in the order of the command line
@@ -41,7 +42,7 @@ type target struct {
 
 // NewProgress returns the progress of waiting for refs.
 func NewProgress(f *command.Factory, refs []workload.Ref) *Progress {
-	p := &Progress{f: f}
+	p := &Progress{f: f, lost: LostPrinter(f)}
 	for _, ref := range refs {
 		p.waiting = append(p.waiting, target{ref: ref})
 	}

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -127,7 +126,7 @@ func Run(ctx context.Context, o *Options) error {
 	var wg sync.WaitGroup
 	for _, ref := range refs {
 		wg.Go(func() {
-			v, err := Await(ctx, f, ref.Kind.Open(client, namespace), ref, nil, progress.Observe)
+			v, err := Await(ctx, f, ref.Kind.Open(client, namespace), ref, nil, progress)
 			results <- result{ref, v, err}
 		})
 	}
@@ -171,14 +170,12 @@ func Run(ctx context.Context, o *Options) error {
 	return command.ExitWith(worst)
 }
 
-// Await follows one object until it has ended, stopped or gone. known is its state as the server has just returned it,
-// or nil. observe is told every summary. If the object is not there at the beginning, the error satisfies
+// Await follows one object until it has ended, stopped or gone, and tells progress how it goes. known is its state as the
+// server has just returned it, or nil. If the object is not there at the beginning, the error satisfies
 // apierrors.IsNotFound.
-func Await(ctx context.Context, f *command.Factory, client workload.Client, ref workload.Ref, known runtime.Object,
-	observe func(workload.Ref, workload.Summary, runtime.Object),
-) (Verdict, error) {
+func Await(ctx context.Context, f *command.Factory, client workload.Client, ref workload.Ref, known runtime.Object, progress *Progress) (Verdict, error) {
 	v := Verdict{Ref: ref}
-	news := feed.Feed{Source: client, Clock: f.Clock, Name: ref.Name, Known: known, Lost: LostPrinter(f)}
+	news := feed.Feed{Source: client, Clock: f.Clock, Name: ref.Name, Known: known, Lost: progress.lost}
 	var missing error
 	err := news.Run(ctx, func(e feed.Event) bool {
 		switch e.Type {
@@ -194,7 +191,7 @@ func Await(ctx context.Context, f *command.Factory, client workload.Client, ref 
 			return true
 		case feed.Present:
 			v.Object, v.Summary = e.Object, ref.Kind.Summarize(e.Object)
-			observe(ref, v.Summary, e.Object)
+			progress.Observe(ref, v.Summary, e.Object)
 		}
 		return v.Summary.Outcome != workload.Unfinished
 	})
@@ -239,7 +236,7 @@ func Worse(a, b command.ExitCode) command.ExitCode {
 func LostPrinter(f *command.Factory) func(error) {
 	var once sync.Once
 	return func(err error) {
-		once.Do(func() { f.Printf("lost the server, trying again: %v\n", strings.TrimSpace(err.Error())) })
+		once.Do(func() { f.Printf("Lost the server, trying again: %s\n", command.Text(err)) })
 	}
 }
 

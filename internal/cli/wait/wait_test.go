@@ -47,7 +47,7 @@ func TestFlags(t *testing.T) {
 				got = o
 				return nil
 			})
-			cmd.SetArgs(tc.args)
+			cmd.SetArgs(append([]string{}, tc.args...))
 			cmd.SetOut(io.Discard)
 			cmd.SetErr(io.Discard)
 			err := cmd.Execute()
@@ -283,7 +283,7 @@ func TestRunSurvivesABrokenConnection(t *testing.T) {
 		synctest.Wait()
 		current.Modify(Job("pi", Complete(time.Second)))
 		want := "-- standard output --\njob.batch/pi Complete\n-- standard error --\n" +
-			"lost the server, trying again: connection refused\n-- exit code 0 --\n"
+			"Lost the server, trying again: connection refused\n-- exit code 0 --\n"
 		if diff := cmp.Diff(want, bench.Transcript(<-done)); diff != "" {
 			t.Errorf("transcript (-want +got):\n%s", diff)
 		}

@@ -7,6 +7,7 @@ package process
 import (
 	"context"
 	"fmt"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"syscall"
@@ -18,6 +19,19 @@ func BenchmarkStartExitFull(b *testing.B) { benchmarkStartExit(b, Full, Limits{}
 func BenchmarkStartExitNone(b *testing.B) { benchmarkStartExit(b, None, Limits{}) }
 func BenchmarkStartExitFullLimits(b *testing.B) {
 	benchmarkStartExit(b, Full, Limits{CPUMillis: 1000, CPUShares: 100, MemoryBytes: 100 << 20, PIDs: 100})
+}
+
+// BenchmarkPlain is what the others are to be compared with: the same command without anything around it.
+func BenchmarkPlain(b *testing.B) {
+	var runs []time.Duration
+	for b.Loop() {
+		t := time.Now()
+		if err := exec.Command("/bin/true").Run(); err != nil {
+			b.Fatal(err)
+		}
+		runs = append(runs, time.Since(t))
+	}
+	b.ReportMetric(median(runs), "ms-to-exit")
 }
 
 // benchmarkStartExit measures one container after the other, from Start to the end of a command that does nothing, and its

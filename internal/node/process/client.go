@@ -44,8 +44,9 @@ type client struct {
 // forking is a request whose outcome is open.
 type forking struct {
 	forked  chan struct{} // closed when pidfd or err is known
-	settled chan struct{} // closed when outcome is known
+	settled chan struct{} // closed when outcome is known, unless elsewhere
 
+	elsewhere bool // the fork replies to a socket of its own
 	// Written by the client's reader before the channel that stands above is closed.
 	pid     int
 	pidfd   int // owned by whoever receives from forked; -1: none
@@ -74,7 +75,7 @@ func startClient(lock *os.File) (_ *client, err error) {
 		cmd: &exec.Cmd{
 			Path:        "/proc/self/exe",
 			Args:        []string{spawner.Name},
-			Env:         []string{spawner.Env + "=" + spawner.Version, "GOGC=off", "GOMAXPROCS=1"},
+			Env:         []string{spawner.Env + "=" + spawner.Version, "GOGC=off", "GOMAXPROCS=1", "GODEBUG=containermaxprocs=0"},
 			ExtraFiles:  []*os.File{theirs, lock},
 			SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 		},
@@ -125,7 +126,8 @@ func (c *client) fork(cloneFlags uint64, image []byte, fds ...int) (*forking, er
 		}
 		rest = rest[n:]
 	}
-	f := &forking{forked: make(chan struct{}), settled: make(chan struct{}), pidfd: -1}
+	// Forks that get descriptors are those for an Exec; the first one is the socket that they reply to.
+	f := &forking{forked: make(chan struct{}), settled: make(chan struct{}), pidfd: -1, elsewhere: len(fds) > 0}
 	request := spawner.Request{CloneFlags: cloneFlags, Size: uint64(len(image))}
 	if err := c.send(f, request, append([]int{memory}, fds...)); err != nil {
 		return nil, err
@@ -245,7 +247,7 @@ func (c *client) deliver(r spawner.Reply, fd int) {
 		f.outcome = r
 		close(f.settled)
 	}
-	if isClosed(f.forked) && isClosed(f.settled) || f.err != nil || r.Kind == spawner.ReplyPong {
+	if isClosed(f.forked) && (isClosed(f.settled) || f.elsewhere) || f.err != nil || r.Kind == spawner.ReplyPong {
 		delete(c.pending, r.ID)
 	}
 }

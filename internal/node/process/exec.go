@@ -147,7 +147,7 @@ func (r *Runtime) register(c *container, x *execution) error {
 		return ErrNotRunning
 	}
 	c.execs[x] = true
-	r.starting.Add(1)
+	r.busy.Add(1)
 	return nil
 }
 
@@ -155,7 +155,7 @@ func (r *Runtime) unregister(c *container, x *execution) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(c.execs, x)
-	r.starting.Done()
+	r.busy.Done()
 }
 
 // execPlan returns what the fork for e has to do. Its descriptors: the socket, c's init, and those of s.

@@ -106,14 +106,39 @@ func isRefusal(err error) bool {
 	return errors.As(err, &start) || errors.As(err, &errno)
 }
 
-// tryIsolation makes the world of a container in which nothing runs.
+// tryIsolation makes the world of a container in which nothing runs. If that does not work with overlays of all that the host
+// has mounted, each of them is tried before it is tried again.
 func (r *Runtime) tryIsolation(user bool) error {
+	r.assumeLayers(true)
+	err := r.tryWorld(user)
+	r.assumeLayers(false)
+	if err == nil || !isRefusal(err) {
+		return err
+	}
+	r.forgetLayers()
+	return r.tryWorld(user)
+}
+
+func (r *Runtime) assumeLayers(assume bool) {
+	r.mountsMu.Lock()
+	defer r.mountsMu.Unlock()
+	r.assumeOverlay = assume
+}
+
+func (r *Runtime) forgetLayers() {
+	r.mountsMu.Lock()
+	defer r.mountsMu.Unlock()
+	clear(r.overlayable)
+	closeFD(r.mountTable)
+	r.mountTable = -1
+}
+
+func (r *Runtime) tryWorld(user bool) error {
 	c := r.newContainer(record{Spec: Spec{ID: probeID, Args: []string{"true"}}, Isolation: Full, UserNamespace: user})
 	p := newPlan(spawner.RegFree)
 	if err := r.isolate(p, c); err != nil {
 		return err
 	}
-	p.image.Header.Flags |= spawner.FlagProbe
 	_, err := r.probe(p)
 	return errors.Join(err, c.removeFiles())
 }

@@ -136,13 +136,14 @@ func overlayOptions(lower, upper, work string, user bool) string {
 func (r *Runtime) hostLayers(user bool) []layer {
 	r.mountsMu.Lock()
 	defer r.mountsMu.Unlock()
-	if r.mountsFile == nil {
-		f, err := os.Open("/proc/self/mountinfo")
+	if r.mountTable < 0 {
+		// Not with os.Open, which would have the file watched by the runtime's poller, and the kernel tells a change only once.
+		fd, err := unix.Open("/proc/self/mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return nil
 		}
-		r.mountsFile = f
-	} else if r.layersUser == user && !mountsChanged(r.mountsFile) {
+		r.mountTable = fd
+	} else if !mountsChanged(r.mountTable) && r.layersUser == user {
 		return r.layersKnown
 	}
 	mounts, err := readMounts("/proc/self/mountinfo")
@@ -161,9 +162,9 @@ func (r *Runtime) hostLayers(user bool) []layer {
 	return r.layersKnown
 }
 
-// mountsChanged tells whether the table of mounts, opened as f, is another one since the last call.
-func mountsChanged(f *os.File) bool {
-	polls := []unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLPRI}}
+// mountsChanged tells whether the table of mounts, opened as fd, is another one since the last call.
+func mountsChanged(fd int) bool {
+	polls := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLPRI}}
 	n, err := unix.Poll(polls, 0)
 	return err != nil || n > 0
 }
@@ -249,6 +250,10 @@ func (r *Runtime) overlayableLocked(mountID, path string, user bool) bool {
 	key := mountID + path
 	if ok, known := r.overlayable[key]; known {
 		return ok
+	}
+	if r.assumeOverlay {
+		r.overlayable[key] = true
+		return true
 	}
 	c := r.newContainer(record{Spec: Spec{ID: probeID + "-overlay"}, Isolation: Full, UserNamespace: user})
 	p := newPlan(spawner.RegFree)

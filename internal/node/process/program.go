@@ -249,6 +249,9 @@ func (r *Runtime) commandSteps(p *plan, rec *record, groups []int, stdio [3]int,
 	for fd, reg := range stdio {
 		c.Do("setting up standard streams", unix.SYS_DUP3, regValue(reg), num(fd), zero)
 	}
+	// All of the fork's are close-on-exec anyway.
+	c.Do("closing files", unix.SYS_CLOSE_RANGE, num(3), spawner.N(^uint32(0)), num(unix.CLOSE_RANGE_CLOEXEC)).
+		Ignore(uintptr(unix.ENOSYS)).Ignore(uintptr(unix.EINVAL))
 	c.Do("setting the file mode mask", unix.SYS_UMASK, num(0o022))
 	if r.uid == 0 && !rec.UserNamespace {
 		p.writeOOMScore(s.OOMScoreAdj)
@@ -258,7 +261,7 @@ func (r *Runtime) commandSteps(p *plan, rec *record, groups []int, stdio [3]int,
 	}
 	c.Do(fmt.Sprintf("changing to the working directory %s", dir), unix.SYS_CHDIR, p.str(dir))
 	r.giveUp(p, rec)
-	if !rec.pidNamespace() {
+	if h := p.image.Header; h.Flags&spawner.FlagPIDOne == 0 {
 		c.Do("tying the command to its init", unix.SYS_PRCTL, num(unix.PR_SET_PDEATHSIG), num(int(unix.SIGKILL)), zero, zero, zero)
 	}
 	c.Do("letting signals through", unix.SYS_RT_SIGPROCMASK, num(unix.SIG_SETMASK), spawner.Ptr(p.image.Words(0)), zero, num(8))

@@ -117,14 +117,16 @@ type Runtime struct {
 	spawner   *client
 
 	mountsMu    sync.Mutex
-	mountsFile  *os.File
+	mountTable  int // descriptor of /proc/self/mountinfo, or negative
 	layersKnown []layer
 	layersUser  bool
 	overlayable map[string]bool // by hostMount.id and path
+	// assumeOverlay has everything taken for overlayable, which is nearly always right and will be noticed if not.
+	assumeOverlay bool
 
 	mu         sync.Mutex
 	containers map[string]*container
-	starting   sync.WaitGroup // Add only while mu is held and closed is false
+	busy       sync.WaitGroup // calls that Close waits for; Add only while mu is held and closed is false
 	closed     bool
 }
 
@@ -135,6 +137,7 @@ type container struct {
 	scratch string
 	done    chan struct{} // closed when state is Exited or Lost
 	ended   chan struct{} // closed when the init is gone
+	removal chan struct{} // holds a token while somebody removes the container
 
 	// Set before the container is in Runtime.containers as Running, then constant.
 	pid   int
@@ -146,7 +149,6 @@ type container struct {
 	exit      *Exit
 	reason    string
 	execs     map[*execution]bool
-	removing  bool
 }
 
 // New returns a Runtime on cfg.Dir. It finds the containers that an earlier one started, running or ended, and clears away
@@ -155,7 +157,7 @@ func New(cfg Config) (_ *Runtime, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("configuring the process runtime: %w", err)
 	}
-	r := &Runtime{cfg: cfg, log: cfg.Log, containers: map[string]*container{}, overlayable: map[string]bool{}, uid: os.Geteuid(), gid: os.Getegid()}
+	r := &Runtime{cfg: cfg, log: cfg.Log, containers: map[string]*container{}, overlayable: map[string]bool{}, mountTable: -1, uid: os.Geteuid(), gid: os.Getegid()}
 	if r.log == nil {
 		r.log = slog.Default()
 	}
@@ -305,9 +307,7 @@ func (r *Runtime) release() {
 	}
 	r.mu.Unlock()
 	r.watchers.Wait()
-	if r.mountsFile != nil {
-		r.mountsFile.Close()
-	}
+	closeFD(r.mountTable)
 	if r.cgroups != nil {
 		r.cgroups.leave()
 	}
@@ -331,7 +331,7 @@ func (r *Runtime) Close() error {
 		}
 	}
 	r.mu.Unlock()
-	r.starting.Wait()
+	r.busy.Wait()
 	r.release()
 	return nil
 }
@@ -364,7 +364,7 @@ func (r *Runtime) begin() error {
 	if r.closed {
 		return ErrClosed
 	}
-	r.starting.Add(1)
+	r.busy.Add(1)
 	return nil
 }
 
@@ -381,7 +381,7 @@ func (r *Runtime) Start(ctx context.Context, s Spec) (Status, error) {
 	if err := r.begin(); err != nil {
 		return Status{}, fmt.Errorf("starting container %q: %w", s.ID, err)
 	}
-	defer r.starting.Done()
+	defer r.busy.Done()
 	if err := r.supports(&s); err != nil {
 		return Status{}, fmt.Errorf("starting container %q: %w", s.ID, err)
 	}
@@ -414,6 +414,7 @@ func (r *Runtime) newContainer(rec record) *container {
 		scratch: filepath.Join(r.scratch, rec.Spec.ID),
 		done:    make(chan struct{}),
 		ended:   make(chan struct{}),
+		removal: make(chan struct{}, 1),
 		execs:   map[*execution]bool{},
 	}
 }
@@ -473,15 +474,18 @@ func (r *Runtime) launch(ctx context.Context, c *container, p *plan) error {
 	default:
 		return f.err
 	}
-	if f.outcome.Kind == spawner.ReplyFailed {
-		<-c.ended
+	switch {
+	case f.outcome.Kind == spawner.ReplyFailed:
+		if c.pidfd != nil {
+			<-c.ended
+		}
 		return p.startError(f.outcome, c.rec.Spec.Args, c.rec.Spec.Env)
-	}
-	if f.outcome.Kind == spawner.ReplyReady {
+	case f.outcome.Kind == spawner.ReplyReady && c.pidfd != nil:
 		r.running(c, time.Unix(0, f.outcome.TimeNS).UTC())
 		return nil
+	default:
+		return r.settleByJournal(ctx, c, p)
 	}
-	return r.settleByJournal(ctx, c, p)
 }
 
 // awaitSettled waits for the outcome of f, or for the end of its process, after which f.outcome says nothing unless it is
@@ -718,7 +722,7 @@ func (r *Runtime) Remove(ctx context.Context, id string) error {
 	if err := r.begin(); err != nil {
 		return fmt.Errorf("removing container %q: %w", id, err)
 	}
-	defer r.starting.Done()
+	defer r.busy.Done()
 	c, err := r.lookup(id)
 	if err != nil {
 		return nil
@@ -726,20 +730,20 @@ func (r *Runtime) Remove(ctx context.Context, id string) error {
 	if err := r.killAndWait(ctx, c); err != nil {
 		return fmt.Errorf("removing container %q: %w", id, err)
 	}
-	r.mu.Lock()
-	busy := c.removing
-	c.removing = true
-	r.mu.Unlock()
-	if busy {
-		return fmt.Errorf("removing container %q: it is being removed already", id)
+	select {
+	case c.removal <- struct{}{}:
+		defer func() { <-c.removal }()
+	case <-ctx.Done():
+		return fmt.Errorf("removing container %q: %w", id, ctx.Err())
 	}
-	err = r.clear(ctx, c)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	c.removing = false
-	if err != nil {
+	if known, err := r.lookup(id); err != nil || known != c {
+		return nil // somebody else has removed it meanwhile
+	}
+	if err := r.clear(ctx, c); err != nil {
 		return fmt.Errorf("removing container %q: %w", id, err)
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	delete(r.containers, id)
 	return nil
 }

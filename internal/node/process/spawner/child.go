@@ -36,26 +36,21 @@ const (
 // ErrnoInterpreter is the Errno of PhaseExec when the file exists and the program that it names as its interpreter does not.
 const ErrnoInterpreter = 1000
 
-//go:nosplit
 //go:norace
 func header() *Header { return (*Header)(unsafe.Pointer(&image)) }
 
 // at returns the address of what lies at offset r of the image.
 //
-//go:nosplit
 //go:norace
 func at(r uint64) uintptr { return uintptr(unsafe.Pointer(&image)) + uintptr(r) }
 
-// word returns the 64 bits at offset r of the image. What the other side put there is not checked: the code that a check needs
-// would not fit on the stack.
+// word returns the 64 bits at offset r of the image. What the other side put there is not checked.
 //
-//go:nosplit
 //go:norace
 func word(r uint64) *uint64 { return (*uint64)(unsafe.Add(unsafe.Pointer(&image), r)) }
 
 // child carries out the request and ends the process.
 //
-//go:nosplit
 //go:norace
 func child() {
 	setHandler(uintptr(syscall.SIGCHLD), sigDFL)
@@ -92,8 +87,9 @@ func child() {
 	closeFD(LockFD)
 
 	state.failedErrno = 0
+	state.forkPID, _ = sys(syscall.SYS_GETPID, 0, 0, 0)
 	pid, errno := vfork(syscall.CLONE_VM|syscall.CLONE_VFORK|uintptr(syscall.SIGCHLD),
-		uintptr(unsafe.Pointer(&state.commandStack))+unsafe.Sizeof(state.commandStack))
+		topOf(unsafe.Pointer(&state.commandStack), unsafe.Sizeof(state.commandStack)))
 	if errno != 0 {
 		state.failedPhase, state.failedStep, state.failedErrno = PhaseFork, 0, errno
 	}
@@ -124,7 +120,6 @@ func child() {
 
 // readImage reads the image from the first descriptor that came with the request.
 //
-//go:nosplit
 //go:norace
 func readImage() bool {
 	state.failedPhase, state.failedStep = PhaseRead, 0
@@ -147,7 +142,6 @@ func readImage() bool {
 
 // relocate turns the offsets in v into addresses.
 //
-//go:nosplit
 //go:norace
 func relocate(v Vector) {
 	for i := range v.Count {
@@ -157,7 +151,6 @@ func relocate(v Vector) {
 
 // run carries out the operations of s. If one does not work it says which and why and returns false.
 //
-//go:nosplit
 //go:norace
 func run(s Span, phase uintptr) bool {
 	for i := range s.Count {
@@ -170,7 +163,6 @@ func run(s Span, phase uintptr) bool {
 	return true
 }
 
-//go:nosplit
 //go:norace
 func operate(o *operation) (errno uintptr) {
 	if o.Nr == loadInt32 {
@@ -199,20 +191,29 @@ func operate(o *operation) (errno uintptr) {
 // command becomes the command. It runs in a process that shares its memory with the fork, which waits meanwhile, and on a
 // stack of its own.
 //
-//go:nosplit
 //go:norace
 func command() {
 	h := header()
-	if run(h.Command, PhaseCommand) {
+	if run(h.Command, PhaseCommand) && !abandoned(h) {
 		execute(h)
 	}
 	exit(127)
 }
 
+// abandoned tells whether the fork was killed meanwhile, before it was arranged that the command dies with it.
+//
+//go:norace
+func abandoned(h *Header) bool {
+	if h.Flags&(FlagPIDOne|FlagExec) != 0 {
+		return false // dies with its namespace, or has a parent that it cannot see
+	}
+	parent, _ := sys(syscall.SYS_GETPPID, 0, 0, 0)
+	return parent != state.forkPID
+}
+
 // execute tries h.Paths in order, as execvp does: what is missing or may not be executed is passed over, and that a file was
 // there without permission is remembered.
 //
-//go:nosplit
 //go:norace
 func execute(h *Header) {
 	step, result := uint64(0), uintptr(syscall.ENOENT)
@@ -240,7 +241,6 @@ func execute(h *Header) {
 
 // fail tells the other side what did not work, and ends the process.
 //
-//go:nosplit
 //go:norace
 func fail() {
 	state.reply.Kind = ReplyFailed
@@ -258,7 +258,6 @@ func fail() {
 // recordRun writes to the journal that the command may run from now on, and as which process. It returns false if that did
 // not work: then the command must not run.
 //
-//go:nosplit
 //go:norace
 func recordRun() bool {
 	sec, nsec := now(realtime)
@@ -282,7 +281,6 @@ func recordRun() bool {
 // recordMain writes to the journal which process is the command: the one thing that is left to know its descendants by if this
 // process gets killed and no namespace dies with it.
 //
-//go:nosplit
 //go:norace
 func recordMain() {
 	state.nLine = 0
@@ -294,7 +292,6 @@ func recordMain() {
 
 // recordFailure writes to the journal that the command did not run after all.
 //
-//go:nosplit
 //go:norace
 func recordFailure() {
 	state.nLine = 0
@@ -310,7 +307,6 @@ func recordFailure() {
 
 // recordExit writes to the journal how the command ended.
 //
-//go:nosplit
 //go:norace
 func recordExit() {
 	sec, nsec := now(realtime)
@@ -339,7 +335,6 @@ func recordExit() {
 
 // outOfMemoryKills returns how many processes of the container the kernel has killed for want of memory.
 //
-//go:nosplit
 //go:norace
 func outOfMemoryKills() (kills int64) {
 	const word = "oom_kill "
@@ -378,7 +373,6 @@ const (
 
 // takeSignals reads what has arrived, reaps, and passes on to the command what is meant for it.
 //
-//go:nosplit
 //go:norace
 func takeSignals() {
 	n, errno := sys(syscall.SYS_READ, state.regs[RegSignals], uintptr(unsafe.Pointer(&state.signals)), unsafe.Sizeof(state.signals))
@@ -397,7 +391,6 @@ func takeSignals() {
 	}
 }
 
-//go:nosplit
 //go:norace
 func obey(value uint64) {
 	arg := uintptr(uint32(value))
@@ -423,7 +416,6 @@ func obey(value uint64) {
 
 // reap takes the status of every child that has ended.
 //
-//go:nosplit
 //go:norace
 func reap() (children bool) {
 	for {
@@ -444,7 +436,6 @@ func reap() (children bool) {
 
 // wait waits until something happens, or for the given time in milliseconds unless it is negative.
 //
-//go:nosplit
 //go:norace
 func wait(count int, millis int64) (ready uintptr) {
 	t := uintptr(0)
@@ -472,7 +463,6 @@ const (
 
 // supervise keeps the log, passes signals on and reaps, until the command has ended.
 //
-//go:nosplit
 //go:norace
 func supervise() {
 	openStreams()
@@ -516,7 +506,6 @@ func supervise() {
 
 // finish does what is left after the command's end, and ends the process.
 //
-//go:nosplit
 //go:norace
 func finish() {
 	if header().Flags&FlagExec != 0 {
@@ -535,7 +524,6 @@ func finish() {
 
 // killAll ends every other process of the container and waits for those that are children.
 //
-//go:nosplit
 //go:norace
 func killAll() {
 	if header().Flags&FlagPIDOne != 0 {
@@ -567,7 +555,6 @@ func killAll() {
 
 // killCgroup kills what is in the container's cgroup, if it has one.
 //
-//go:nosplit
 //go:norace
 func killCgroup() {
 	if state.regs[RegKill] != none {
@@ -582,7 +569,6 @@ func killCgroup() {
 
 // killChildren kills the children of this process. It returns false if there is no list of them.
 //
-//go:nosplit
 //go:norace
 func killChildren() bool {
 	if header().Kill == 0 {
@@ -599,7 +585,6 @@ func killChildren() bool {
 
 // killListed kills the processes whose numbers can be read from fd.
 //
-//go:nosplit
 //go:norace
 func killListed(fd uintptr) {
 	pid := uintptr(0)

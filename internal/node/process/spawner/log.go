@@ -21,7 +21,6 @@ const (
 	maxPieces  = 512
 )
 
-//go:nosplit
 //go:norace
 func openStreams() {
 	state.streams[0].fd, state.streams[1].fd = -1, -1
@@ -41,7 +40,6 @@ func openStreams() {
 
 // holdFor returns how long to wait for the end of a line, in milliseconds; negative: nothing is held.
 //
-//go:nosplit
 //go:norace
 func holdFor() int64 {
 	if state.streams[0].held+state.streams[1].held == 0 {
@@ -50,7 +48,6 @@ func holdFor() int64 {
 	return holdMillis
 }
 
-//go:nosplit
 //go:norace
 func millis() int64 {
 	sec, nsec := now(monotonic)
@@ -59,7 +56,6 @@ func millis() int64 {
 
 // flushHeld writes beginnings of lines that have waited long enough for their end. A program may be asking a question.
 //
-//go:nosplit
 //go:norace
 func flushHeld() {
 	if state.streams[0].held+state.streams[1].held == 0 {
@@ -75,7 +71,6 @@ func flushHeld() {
 
 // pump reads once from stream i and writes what are whole lines to the log. It returns false when there was nothing to read.
 //
-//go:nosplit
 //go:norace
 func pump(i int) bool {
 	s := &state.streams[i&1]
@@ -103,7 +98,6 @@ func pump(i int) bool {
 
 // drain reads what is left in both streams and writes everything.
 //
-//go:nosplit
 //go:norace
 func drain() {
 	for i := range state.streams {
@@ -115,7 +109,6 @@ func drain() {
 
 // stamp makes the prefixes of stream i for records of this moment.
 //
-//go:nosplit
 //go:norace
 func stamp(i int) {
 	sec, nsec := now(realtime)
@@ -129,15 +122,15 @@ func stamp(i int) {
 		addString("Z stderr F ")
 	}
 	s := &state.streams[i&1]
-	copy(s.full[:], state.line[:state.nLine])
-	copy(s.part[:], state.line[:state.nLine])
+	for j := range prefixSize {
+		s.full[j], s.part[j] = state.line[j], state.line[j]
+	}
 	s.part[prefixSize-2] = 'P'
 }
 
 // write writes the first n bytes of stream i's buffer, which is all it holds, as records. The beginning of a line at their end
 // is held back unless all is true; then it is written as a piece, which says exactly that no line end has come.
 //
-//go:nosplit
 //go:norace
 func write(i, n int, all bool) {
 	if n == 0 {
@@ -166,14 +159,15 @@ func write(i, n int, all bool) {
 	commit()
 	s.held = n - from
 	if from > 0 && s.held > 0 {
-		copy(state.buffers[i&1][:], state.buffers[i&1][from&(bufferSize-1):n&(2*bufferSize-1)])
+		for j := range s.held {
+			state.buffers[i&1][j&(bufferSize-1)] = state.buffers[i&1][(from+j)&(bufferSize-1)]
+		}
 		s.since = millis()
 	}
 }
 
 // lineEnd returns where the line that begins at from ends: at a line end, at the longest that a record may be, or at n.
 //
-//go:nosplit
 //go:norace
 func lineEnd(i, from, n int) int {
 	if n > from+maxLogLine {
@@ -185,12 +179,10 @@ func lineEnd(i, from, n int) int {
 	return from
 }
 
-//go:nosplit
 //go:norace
 func addRecord(i, from, end int, ended bool) {
-	if state.torn {
+	if state.torn && state.nPieces == 0 {
 		// What the last write left behind is not to run into this record.
-		state.torn = false
 		add(uintptr(unsafe.Pointer(&state.newline)), 1)
 	}
 	s := &state.streams[i&1]
@@ -205,7 +197,6 @@ func addRecord(i, from, end int, ended bool) {
 	add(uintptr(unsafe.Pointer(&state.newline)), 1)
 }
 
-//go:nosplit
 //go:norace
 func add(base, size uintptr) {
 	state.pieces[state.nPieces&(maxPieces-1)] = ioVec{base, size}
@@ -216,7 +207,6 @@ func add(base, size uintptr) {
 // commit writes the pieces to the log file. What cannot be written is dropped and counted: the command must not hang because
 // a disk is full.
 //
-//go:nosplit
 //go:norace
 func commit() {
 	first := 0
@@ -249,7 +239,6 @@ func commit() {
 // rotateIfDue renames the log file and its predecessors and begins a new one, if what is to be written would make it too large.
 // If that does not work the old one goes on.
 //
-//go:nosplit
 //go:norace
 func rotateIfDue() {
 	limit := header().LogMaxBytes
@@ -279,7 +268,6 @@ const (
 	LogMode  = 0o640
 )
 
-//go:nosplit
 //go:norace
 func logName(i int) uintptr { return uintptr(*word(header().LogNames.First + 8*uint64(i))) }
 
@@ -287,7 +275,6 @@ const endOfFile = 4 // ^D
 
 // pollTerminalInput says what to wait for so that what is written to RegStdin gets to the terminal.
 //
-//go:nosplit
 //go:norace
 func pollTerminalInput() {
 	state.polls[pollStdin] = pollFD{fd: -1}
@@ -309,7 +296,6 @@ func pollTerminalInput() {
 	}
 }
 
-//go:nosplit
 //go:norace
 func readInput() {
 	n, errno := sys(syscall.SYS_READ, state.regs[RegStdin], uintptr(unsafe.Pointer(&state.input)), uintptr(len(state.input)))
@@ -319,7 +305,6 @@ func readInput() {
 	}
 }
 
-//go:nosplit
 //go:norace
 func pumpInput() {
 	if state.inputFrom == state.inputTo {

@@ -25,18 +25,18 @@ const (
 	realtime   = 0
 	monotonic  = 1
 	fileExists = 0 // F_OK
+
+	sysCloseRange = 436
 )
 
 // sys makes a system call. Like all that follows it may be used after the fork.
 //
-//go:nosplit
 //go:norace
 func sys(nr, a, b, c uintptr) (r uintptr, errno uintptr) {
 	r, _, e := syscall.RawSyscall6(nr, a, b, c, 0, 0, 0)
 	return r, uintptr(e)
 }
 
-//go:nosplit
 //go:norace
 func closeFD(fd uintptr) {
 	if fd != none {
@@ -46,7 +46,6 @@ func closeFD(fd uintptr) {
 
 // exit ends the process. Nobody looks at the code.
 //
-//go:nosplit
 //go:norace
 func exit(code uintptr) {
 	for {
@@ -54,15 +53,18 @@ func exit(code uintptr) {
 	}
 }
 
-//go:nosplit
 //go:norace
 func kill(pid uintptr, sig uintptr) {
 	sys(syscall.SYS_KILL, pid, sig, 0)
 }
 
+// topOf returns the upper end of a stack.
+//
+//go:norace
+func topOf(stack unsafe.Pointer, size uintptr) uintptr { return (uintptr(stack) + size) &^ 15 }
+
 // now returns what the clock shows, in seconds and nanoseconds.
 //
-//go:nosplit
 //go:norace
 func now(clock uintptr) (sec, nsec int64) {
 	var t [2]int64
@@ -70,7 +72,6 @@ func now(clock uintptr) (sec, nsec int64) {
 	return t[0], t[1]
 }
 
-//go:nosplit
 //go:norace
 func setHandler(sig, h uintptr) {
 	state.handler.handler = h
@@ -79,7 +80,6 @@ func setHandler(sig, h uintptr) {
 
 // prepareMessage sets up state.message for size bytes at base, with controlSize bytes of control data.
 //
-//go:nosplit
 //go:norace
 func prepareMessage(base, size, controlSize uintptr) {
 	state.iov = ioVec{base, size}
@@ -92,7 +92,6 @@ func prepareMessage(base, size, controlSize uintptr) {
 
 // send sends state.reply, and a descriptor along with it unless fd is negative.
 //
-//go:nosplit
 //go:norace
 func send(socket uintptr, fd int) {
 	size := uintptr(0)
@@ -111,13 +110,14 @@ func send(socket uintptr, fd int) {
 	}
 }
 
-//go:nosplit
 //go:norace
 func addString(s string) {
-	state.nLine += copy(state.line[state.nLine:], s)
+	for i := range len(s) {
+		state.line[state.nLine] = s[i]
+		state.nLine++
+	}
 }
 
-//go:nosplit
 //go:norace
 func addByte(b byte) {
 	state.line[state.nLine] = b
@@ -126,7 +126,6 @@ func addByte(b byte) {
 
 // addInt adds v, at least with the given number of digits. v is not negative.
 //
-//go:nosplit
 //go:norace
 func addInt(v int64, digits int) {
 	n := 1
@@ -145,7 +144,6 @@ func addInt(v int64, digits int) {
 
 // addDate adds the date and time of day in UTC, "2006-01-02T15:04:05", sec seconds after 1970.
 //
-//go:nosplit
 //go:norace
 func addDate(sec int64) {
 	days := sec / 86400

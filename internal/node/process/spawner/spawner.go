@@ -16,9 +16,10 @@
 //     the packages that are ready; with so few imports this one comes before nearly all others of a large program, and the
 //     spawner does not pay for them.
 //   - After the fork only one thread is left, and no Go runtime that could schedule, collect or grow a stack. What runs there
-//     (child.go, log.go) is written in a subset of Go: every function is nosplit, which lets the linker prove that no
-//     stack has to grow, memory is package variables, and nothing is called but raw system calls. No maps, no interfaces, no
-//     append, no string concatenation, no closures, no defer.
+//     (child.go, log.go) runs on a stack of its own and is written in a subset of Go: memory is the variables state and
+//     image, and nothing is called but raw system calls. No maps, no interfaces, no append, no copy, no string concatenation,
+//     no closures, no defer. A test takes the compiled code apart to see that this is so. Package syscall
+//     lives by the same rules between its fork and its exec.
 //
 // The other side, in ordinary Go, is package process: it builds requests with Image and Program. Start reading at serve.
 package spawner
@@ -77,6 +78,8 @@ const (
 	sysSignalMaskSize = 8
 	sigDFL            = 0
 	sigIGN            = 1
+
+	stackReserve = 4096
 )
 
 // init must come before the initialisation of everything that is heavy; see the package comment.
@@ -121,6 +124,12 @@ func serve() {
 // nobody has to reap them.
 func become() {
 	state.newline[0], state.one[0] = '\n', '1'
+	shed()
+	// The lower end of both stacks, and some room for what does not check.
+	guard := uintptr(unsafe.Pointer(&state.forkStack)) + stackReserve
+	state.goroutine.stackLow = uintptr(unsafe.Pointer(&state.forkStack))
+	state.goroutine.stackHigh = uintptr(unsafe.Pointer(&state.goroutine))
+	state.goroutine.stackGuard, state.goroutine.systemGuard = guard, guard
 	all := ^uint64(0)
 	// Also keeps the runtime from interrupting this thread, the only one that forks.
 	syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, sigSetMask, uintptr(unsafe.Pointer(&all)), 0, sysSignalMaskSize, 0, 0)
@@ -128,6 +137,10 @@ func become() {
 		setHandler(sig, sigDFL)
 	}
 	setHandler(uintptr(syscall.SIGCHLD), sigIGN)
+	// Nothing that this process was started with, from whoever started its parent, is to be kept open by a container.
+	syscall.RawSyscall(sysCloseRange, LockFD+1, uintptr(^uint32(0)), 0)
+	syscall.RawSyscall(syscall.SYS_FCNTL, SocketFD, syscall.F_SETFD, syscall.FD_CLOEXEC)
+	syscall.RawSyscall(syscall.SYS_FCNTL, LockFD, syscall.F_SETFD, syscall.FD_CLOEXEC)
 	syscall.RawSyscall(syscall.SYS_UMASK, 0, 0, 0)
 	root := [2]byte{'/', 0}
 	syscall.RawSyscall(syscall.SYS_CHDIR, uintptr(unsafe.Pointer(&root)), 0, 0)
@@ -166,15 +179,8 @@ func receive() (n uintptr, errno syscall.Errno) {
 	return n, 0
 }
 
-// fork makes the child that carries out the request. It returns in this process only.
-//
-//go:nosplit
-//go:norace
-func fork() (pid uintptr, errno syscall.Errno) {
-	flags := uintptr(state.request.CloneFlags) | clonePIDFD | uintptr(syscall.SIGCHLD)
-	pid, _, errno = syscall.RawSyscall6(syscall.SYS_CLONE, flags, 0, uintptr(unsafe.Pointer(&state.pidfd)), 0, 0, 0)
-	if pid == 0 && errno == 0 {
-		child()
-	}
-	return pid, errno
+// fork makes the child that carries out the request.
+func fork() (pid, errno uintptr) {
+	return clone(uintptr(state.request.CloneFlags)|clonePIDFD|uintptr(syscall.SIGCHLD), &state.pidfd,
+		topOf(unsafe.Pointer(&state.forkStack), unsafe.Sizeof(state.forkStack)), uintptr(unsafe.Pointer(&state.goroutine)))
 }

@@ -7,8 +7,10 @@ package spawner
 // state is all memory that a fork writes to, besides its stack and image. It is one variable so that what is small lies
 // together: each page that is touched costs the fork, and the spawner after it, a copy. There are no pointers in it.
 var state struct {
-	// commandStack is where command runs. It is used from its upper end on.
-	commandStack [2048]uint64
+	// The stacks of child and of command, used from their upper ends on, and what the Go code there takes for its goroutine.
+	forkStack    [4096]uint64
+	commandStack [1024]uint64
+	goroutine    goroutine
 
 	request   Request
 	reply     Reply
@@ -19,7 +21,8 @@ var state struct {
 	// Where an operation did not work. command sets it in memory that it shares with the fork.
 	failedPhase, failedStep, failedErrno uintptr
 
-	mainPID    uintptr
+	forkPID    uintptr // this process
+	mainPID    uintptr // the command; 0 once it has ended
 	mainStatus uint32
 	mainDone   bool
 
@@ -50,6 +53,14 @@ var state struct {
 	pieces  [maxPieces]ioVec
 	scratch [4096]byte // for reading small files
 	buffers [2][bufferSize]byte
+}
+
+// goroutine is the beginning of the runtime's structure of this name, which is all that the compiler's code looks at: every
+// function compares its stack pointer with stackGuard before it begins. Go's linker and assembler rely on these offsets, too.
+type goroutine struct {
+	stackLow, stackHigh     uintptr
+	stackGuard, systemGuard uintptr
+	_                       [124]uintptr
 }
 
 // ioVec is the kernel's iovec.

@@ -28,6 +28,11 @@ const (
 
 // finish ends all containers of the pod that run: main containers at once, sidecars when their turn comes.
 func (w *worker) finish(ctx context.Context) {
+	defer func() {
+		w.mu.Lock()
+		w.finishing = false
+		w.mu.Unlock()
+	}()
 	w.mu.Lock()
 	turns := podlife.Turns(&w.pod.Spec)
 	running := map[string]context.Context{}
@@ -52,9 +57,6 @@ func (w *worker) finish(ctx context.Context) {
 		})
 	}
 	all.Wait()
-	w.mu.Lock()
-	w.finishing = false
-	w.mu.Unlock()
 }
 
 // stopOne ends one container while the pod goes on.

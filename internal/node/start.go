@@ -107,8 +107,8 @@ func (w *worker) tellUnenforced(pod *corev1.Pod, name string, limits process.Lim
 	notes := w.n.features.Unenforced(limits)
 	key := "unenforced " + name
 	w.mu.Lock()
-	told := w.told[key]
-	w.told[key] = true
+	told := w.told[key] > 0
+	w.told[key] = 1
 	w.mu.Unlock()
 	if len(notes) > 0 && !told {
 		w.n.events.container(pod, name, corev1.EventTypeWarning, "LimitNotEnforced", strings.Join(notes, "; "))

@@ -86,14 +86,15 @@ type ending struct {
 func (w *worker) end(ctx context.Context, e ending) {
 	w.mu.Lock()
 	pod := w.pod
-	c := w.containers[e.name]
-	latest := c.Latest()
+	id := ""
+	if latest := w.containers[e.name].Latest(); latest != nil {
+		id = strings.TrimPrefix(latest.ID, idPrefix)
+	}
 	w.mu.Unlock()
 	spec := findContainer(&pod.Spec, e.name)
-	if latest == nil || spec == nil || e.ended == nil || e.ended.Err() != nil {
+	if id == "" || spec == nil || e.ended == nil || e.ended.Err() != nil {
 		return
 	}
-	id := strings.TrimPrefix(latest.ID, idPrefix)
 	if e.message == "" {
 		w.n.events.ordinary(pod, e.name, "Killing", "Stopping container "+e.name)
 	} else {

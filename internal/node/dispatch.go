@@ -4,6 +4,7 @@ package node
 
 import (
 	"context"
+	"runtime/debug"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -17,26 +18,8 @@ func (n *Node) saw(ctx context.Context, obj any) {
 	if !ok || ctx.Err() != nil {
 		return
 	}
-	n.mu.Lock()
-	w := n.workers[pod.UID]
-	if version, ok := n.finished[pod.UID]; ok && w == nil {
-		if compareVersions(pod.ResourceVersion, version) < 0 {
-			// It is what the pod was before its worker wrote its end. Taking it on would run it again.
-			n.mu.Unlock()
-			return
-		}
-		delete(n.finished, pod.UID)
-	}
-	if w == nil && !podlife.IsTerminal(pod.Status.Phase) {
-		n.takeOnLocked(ctx, pod)
-		n.mu.Unlock()
-		return
-	}
-	finished := w == nil && pod.DeletionTimestamp != nil && !n.deleting[pod.UID]
-	if finished {
-		n.deleting[pod.UID] = true
-	}
-	n.mu.Unlock()
+	defer n.survive(pod)
+	w, finished := n.dispatch(ctx, pod)
 	switch {
 	case w != nil:
 		w.saw(pod, false)
@@ -50,6 +33,38 @@ func (n *Node) saw(ctx context.Context, obj any) {
 	}
 }
 
+// dispatch returns the worker that a version of a pod is for. Without one, finished says that its object waits to be deleted.
+func (n *Node) dispatch(ctx context.Context, pod *corev1.Pod) (w *worker, finished bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if w := n.workers[pod.UID]; w != nil {
+		return w, false
+	}
+	if version, ok := n.finished[pod.UID]; ok {
+		if compareVersions(pod.ResourceVersion, version) < 0 {
+			// It is what the pod was before its worker wrote its end. Taking it on would run it again.
+			return nil, false
+		}
+		delete(n.finished, pod.UID)
+	}
+	if !podlife.IsTerminal(pod.Status.Phase) {
+		n.takeOnLocked(ctx, pod)
+		return nil, false
+	}
+	if pod.DeletionTimestamp == nil || n.deleting[pod.UID] {
+		return nil, false
+	}
+	n.deleting[pod.UID] = true
+	return nil, true
+}
+
+// survive keeps a pod that nobody has thought of from taking the node down.
+func (n *Node) survive(pod *corev1.Pod) {
+	if p := recover(); p != nil {
+		n.log.Error("Handling a pod failed", "pod", podKey(pod), "err", p, "stack", string(debug.Stack()))
+	}
+}
+
 // lost tells a pod's worker that its object is gone.
 func (n *Node) lost(ctx context.Context, obj any) {
 	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
@@ -59,6 +74,7 @@ func (n *Node) lost(ctx context.Context, obj any) {
 	if !ok || ctx.Err() != nil {
 		return
 	}
+	defer n.survive(pod)
 	n.mu.Lock()
 	w := n.workers[pod.UID]
 	delete(n.finished, pod.UID)

@@ -244,7 +244,7 @@ func inWorld(t *testing.T, edit func(*world), test func(w *world)) {
 			Name: "n", Dir: dir, FilesDir: filepath.Join(dir, "files"), APIClients: []string{"x"},
 			Heartbeat: time.Hour, // a renewal is slow in the API server of tests
 		}}
-		w.numberVersions()
+		numberVersions(w.client)
 		if edit != nil {
 			edit(w)
 		}
@@ -256,10 +256,10 @@ func inWorld(t *testing.T, edit func(*world), test func(w *world)) {
 }
 
 // numberVersions gives objects the resource versions that a real API server gives them.
-func (w *world) numberVersions() {
+func numberVersions(client *fake.Clientset) {
 	var mu sync.Mutex
 	version := 0
-	w.client.PrependReactor("*", "*", func(action ktesting.Action) (bool, runtime.Object, error) {
+	client.PrependReactor("*", "*", func(action ktesting.Action) (bool, runtime.Object, error) {
 		var obj runtime.Object
 		switch a := action.(type) {
 		case ktesting.CreateAction:

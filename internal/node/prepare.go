@@ -25,6 +25,11 @@ import (
 
 // prepare brings the pod's volumes and files to life, or notes when to try again.
 func (w *worker) prepare(ctx context.Context) {
+	defer func() {
+		w.mu.Lock()
+		w.preparing = false
+		w.mu.Unlock()
+	}()
 	w.mu.Lock()
 	pod := w.pod
 	w.mu.Unlock()
@@ -32,7 +37,6 @@ func (w *worker) prepare(ctx context.Context) {
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.preparing = false
 	if ctx.Err() != nil {
 		return
 	}
@@ -159,13 +163,17 @@ func (w *worker) refreshLocked(ctx context.Context, now time.Time, at *earliest)
 }
 
 func (w *worker) refresh(ctx context.Context) {
+	defer func() {
+		w.mu.Lock()
+		w.live.refreshing = false
+		w.mu.Unlock()
+	}()
 	w.mu.Lock()
 	pod, previous := w.pod, w.volumes
 	w.mu.Unlock()
 	set, err := w.n.prepare(ctx, pod, previous)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.live.refreshing = false
 	switch {
 	case ctx.Err() != nil:
 	case err == nil:

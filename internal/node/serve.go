@@ -306,6 +306,7 @@ func (n *Node) Attach(ctx context.Context, pod *corev1.Pod, container string, s 
 			defer in.Close()
 			go func() {
 				_, err := io.Copy(in, s.Stdin)
+				in.Close() // while it is open, the container's input does not end
 				if err == nil && spec.StdinOnce {
 					err = rt.CloseStdin(id)
 				}

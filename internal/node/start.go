@@ -86,6 +86,7 @@ func (w *worker) start(ctx, opCtx context.Context, name string, epoch int32) {
 		w.n.events.container(pod, name, corev1.EventTypeWarning, "Failed", "Error: "+err.Error())
 		return
 	}
+	w.tellUnenforced(pod, name, plan.Limits)
 	// From here on the end of the pod must not come between a start and the knowledge of it.
 	status, err := w.n.rt.Start(context.WithoutCancel(ctx), plan)
 	if errors.Is(err, process.ErrExists) {
@@ -99,6 +100,19 @@ func (w *worker) start(ctx, opCtx context.Context, name string, epoch int32) {
 	w.n.events.ordinary(pod, name, "Created", "Container created")
 	w.n.events.ordinary(pod, name, "Started", "Container started")
 	w.running(ctx, pod, spec, id, status)
+}
+
+// tellUnenforced says once for each container which of its limits this machine does not enforce.
+func (w *worker) tellUnenforced(pod *corev1.Pod, name string, limits process.Limits) {
+	notes := w.n.features.Unenforced(limits)
+	key := "unenforced " + name
+	w.mu.Lock()
+	told := w.told[key] > 0
+	w.told[key] = 1
+	w.mu.Unlock()
+	if len(notes) > 0 && !told {
+		w.n.events.container(pod, name, corev1.EventTypeWarning, "LimitNotEnforced", strings.Join(notes, "; "))
+	}
 }
 
 // adopt returns the status of an attempt that the runtime knows already, which happens when this process was killed between its start and

@@ -28,6 +28,11 @@ const (
 
 // finish ends all containers of the pod that run: main containers at once, sidecars when their turn comes.
 func (w *worker) finish(ctx context.Context) {
+	defer func() {
+		w.mu.Lock()
+		w.finishing = false
+		w.mu.Unlock()
+	}()
 	w.mu.Lock()
 	turns := podlife.Turns(&w.pod.Spec)
 	running := map[string]context.Context{}
@@ -52,9 +57,6 @@ func (w *worker) finish(ctx context.Context) {
 		})
 	}
 	all.Wait()
-	w.mu.Lock()
-	w.finishing = false
-	w.mu.Unlock()
 }
 
 // stopOne ends one container while the pod goes on.
@@ -84,14 +86,15 @@ type ending struct {
 func (w *worker) end(ctx context.Context, e ending) {
 	w.mu.Lock()
 	pod := w.pod
-	c := w.containers[e.name]
-	latest := c.Latest()
+	id := ""
+	if latest := w.containers[e.name].Latest(); latest != nil {
+		id = strings.TrimPrefix(latest.ID, idPrefix)
+	}
 	w.mu.Unlock()
 	spec := findContainer(&pod.Spec, e.name)
-	if latest == nil || spec == nil || e.ended == nil || e.ended.Err() != nil {
+	if id == "" || spec == nil || e.ended == nil || e.ended.Err() != nil {
 		return
 	}
-	id := strings.TrimPrefix(latest.ID, idPrefix)
 	if e.message == "" {
 		w.n.events.ordinary(pod, e.name, "Killing", "Stopping container "+e.name)
 	} else {

@@ -52,7 +52,7 @@ type worker struct {
 	starting     string // the container on its way; ""
 	finishing    bool
 	status       writing
-	told         map[string]bool // what was said once, and is not said again
+	told         map[string]int32 // what was said, and is not said again
 }
 
 // container is what a worker knows of a container.
@@ -91,7 +91,7 @@ func (n *Node) newWorker(pod *corev1.Pod) *worker {
 		demands:    demandOf(pod),
 		containers: map[string]*container{},
 		changed:    make(chan struct{}),
-		told:       map[string]bool{},
+		told:       map[string]int32{},
 	}
 }
 
@@ -276,8 +276,8 @@ func (w *worker) actLocked(ctx, opCtx context.Context, facts podlife.Facts, plan
 		c.Stopping = true
 		w.goBusy(func() { w.stopOne(ctx, kill) })
 	}
-	for name, waiting := range plan.Waiting {
-		w.tellBackOff(name, waiting)
+	for name := range plan.Waiting {
+		w.tellBackOff(name)
 	}
 	switch {
 	case w.volumes == nil && !w.preparing:
@@ -308,13 +308,12 @@ func (w *worker) goBusy(f func()) {
 }
 
 // tellBackOff sends one event for each time that a container has to wait.
-func (w *worker) tellBackOff(name string, _ podlife.Waiting) {
-	c := w.containers[name]
-	key := fmt.Sprintf("backoff %s %d", name, c.RestartCount())
-	if w.told[key] {
+func (w *worker) tellBackOff(name string) {
+	count := w.containers[name].RestartCount()
+	if w.told["back-off "+name] == count {
 		return
 	}
-	w.told[key] = true
+	w.told["back-off "+name] = count
 	w.n.events.container(w.pod, name, corev1.EventTypeWarning, "BackOff",
 		fmt.Sprintf("Back-off restarting failed container %s in pod %s", name, podlife.Describe(w.pod)))
 }
@@ -332,7 +331,7 @@ func (w *worker) settleLocked(ctx context.Context, facts podlife.Facts, plan pod
 	if !facts.Ended || w.status.underWay {
 		return false
 	}
-	if !w.removed && !podlife.IsTerminal(w.pod.Status.Phase) {
+	if !w.removed && (!podlife.IsTerminal(w.pod.Status.Phase) || !w.status.dirty.IsZero()) {
 		return false // its end is not known to the API server yet
 	}
 	w.goBusy(func() { w.conclude(ctx) })

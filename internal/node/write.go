@@ -21,12 +21,24 @@ type writing struct {
 	underWay bool
 	dirty    time.Time // since when the API server's status is not ours; zero: it is
 	tries    retry
+
+	// What the API server took last, and the version that it made of it. It may not keep every field as it was sent.
+	sent        *corev1.PodStatus
+	sentVersion string
+}
+
+// settled reports whether the API server has this status, or has made of it what it makes of it.
+func (w *worker) settled(status *corev1.PodStatus) bool {
+	if equality.Semantic.DeepEqual(&w.pod.Status, status) {
+		return true
+	}
+	return w.status.sent != nil && w.pod.ResourceVersion == w.status.sentVersion && equality.Semantic.DeepEqual(w.status.sent, status)
 }
 
 // writeLocked sees to it that status is written: a final one at once, another after a short while in which it may change again.
 // So a pod whose container ends at once costs one write.
 func (w *worker) writeLocked(ctx context.Context, status corev1.PodStatus, at *earliest) {
-	if equality.Semantic.DeepEqual(w.pod.Status, status) {
+	if w.settled(&status) {
 		w.status.dirty = time.Time{}
 		return
 	}
@@ -74,6 +86,7 @@ func (w *worker) statusDelay(status *corev1.PodStatus) time.Duration {
 func (w *worker) write(ctx context.Context, pod *corev1.Pod) {
 	api := w.n.client.CoreV1().Pods(pod.Namespace)
 	answer, err := api.UpdateStatus(ctx, pod, metav1.UpdateOptions{})
+	taken := err == nil
 	if apierrors.IsConflict(err) {
 		answer, err = api.Get(ctx, pod.Name, metav1.GetOptions{})
 	}
@@ -83,6 +96,9 @@ func (w *worker) write(ctx context.Context, pod *corev1.Pod) {
 	switch {
 	case err == nil && answer.UID == w.uid:
 		w.status.tries = retry{}
+		if taken {
+			w.status.sent, w.status.sentVersion = &pod.Status, answer.ResourceVersion
+		}
 		if newer(answer, w.pod) {
 			answer.ManagedFields = nil
 			w.pod = answer

@@ -54,7 +54,7 @@ func node(_ context.Context, env *standalone.Env) (standalone.Part, error) {
 		Client: pki.KubeletClientName,
 	},
 		env.ClientConfig(controlplane.NodeUserPrefix+env.NodeName, controlplane.NodesGroup),
-		env.ClientConfig(controlplane.ControllersUser), env.Log)
+		env.ClientConfig(controlplane.ProvisionerUser), env.Log)
 }
 
 func controllers(_ context.Context, env *standalone.Env) (standalone.Part, error) {

@@ -12,7 +12,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -241,6 +243,34 @@ func TestReadOnlyMountsAreSoWithAllThatIsMountedInThem(t *testing.T) {
 	if fileExists(dir + "/sub/x") {
 		t.Error("a change in another file system got to the host")
 	}
+}
+
+// TestMountsThatComeAndGo has others mount and unmount while containers are started.
+func TestMountsThatComeAndGo(t *testing.T) {
+	needsRoot(t)
+	w := isolated(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				dir := fmt.Sprintf("%s/mount%d-%d", w.dir, i, n)
+				options := [2]uintptr{0, unix.MS_RDONLY}[n%2]
+				if err := errors.Join(os.Mkdir(dir, 0o755), unix.Mount("tmpfs", dir, "tmpfs", options, "")); err != nil {
+					t.Error(err)
+				}
+				<-time.After(time.Duration(n%7) * time.Millisecond)
+				if err := errors.Join(unix.Unmount(dir, 0), os.Remove(dir)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for i := range 50 {
+		w.output(fmt.Sprintf("c%d", i), "true", func(s *Spec) { s.ReadOnlyRoot = i%2 == 0 })
+	}
+	cancel()
+	wg.Wait()
 }
 
 func TestReadOnlyRoot(t *testing.T) {

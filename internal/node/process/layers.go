@@ -54,6 +54,7 @@ func (r *Runtime) makeRoot(p *plan, c *container) (writable []string) {
 		}
 		return []string{"/"}
 	}
+	// What has been unmounted and removed since is left out, except for the root itself.
 	for i, l := range r.hostLayers(c.rec.UserNamespace) {
 		target := filepath.Join(r.rootPoint, l.path)
 		switch l.kind {
@@ -95,9 +96,15 @@ func (p *plan) bind(l layer, target string, makePlace bool) {
 			p.setup.Do(step, unix.SYS_MKDIRAT, cwd, p.str(target), num(0o755)).Ignore(uintptr(unix.EEXIST))
 		}
 	}
-	reg := p.clone(l.path, l.path, makePlace)
+	flags := unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC
+	if makePlace {
+		flags |= unix.AT_RECURSIVE
+	}
+	reg := p.register()
+	p.setup.Do("taking "+l.path+" from the host", unix.SYS_OPEN_TREE, cwd, p.str(l.path), num(flags)).Save(reg).
+		Ignore(uintptr(unix.ENOENT)).Ignore(uintptr(unix.ENOTDIR)).Skip(3)
 	p.readOnly(l.path, reg)
-	p.move(l.path, reg, target)
+	p.moveIfThere("mounting "+l.path, reg, target)
 }
 
 // overlay adds an overlay of lower, with fresh directories in the container's scratch directory above it.
@@ -114,8 +121,11 @@ func (p *plan) overlay(c *container, lower, target, suffix string) {
 		p.setup.Do(step, unix.SYS_FCHOWNAT, cwd, p.str(upper), spawner.N(st.Uid), spawner.N(st.Gid), zero)
 	}
 	p.setup.Do(step, unix.SYS_MKDIRAT, cwd, p.str(work), num(0o700))
-	p.setup.Do(step, unix.SYS_MOUNT, p.str("overlay"), p.str(target), p.str("overlay"), zero,
+	op := p.setup.Do(step, unix.SYS_MOUNT, p.str("overlay"), p.str(target), p.str("overlay"), zero,
 		p.str(overlayOptions(lower, upper, work, c.rec.UserNamespace)))
+	if suffix != "" {
+		op.Ignore(uintptr(unix.ENOENT)).Ignore(uintptr(unix.ENOTDIR))
+	}
 }
 
 // overlayOptions returns mount options. "volatile" spares the container every fsync and the host a sync of the whole file

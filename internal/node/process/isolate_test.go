@@ -260,7 +260,11 @@ func TestMountsThatComeAndGo(t *testing.T) {
 					t.Error(err)
 				}
 				<-time.After(time.Duration(n%7) * time.Millisecond)
-				if err := errors.Join(unix.Unmount(dir, 0), os.Remove(dir)); err != nil {
+				// Whoever looks at it right now keeps it busy for a moment.
+				for errors.Is(unix.Unmount(dir, 0), unix.EBUSY) {
+					<-time.After(time.Millisecond)
+				}
+				if err := os.Remove(dir); err != nil {
 					t.Error(err)
 				}
 			}
@@ -460,6 +464,39 @@ func TestLayersForAUserNamespace(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(layer{})); diff != "" {
 		t.Errorf("layers (-want +got):\n%s", diff)
+	}
+}
+
+func TestLargeDirectoriesInAUserNamespace(t *testing.T) {
+	dir := tempDir(t)
+	for i := range maxEntries + 1 {
+		for _, parent := range []string{"plain", "tmp"} {
+			if err := os.MkdirAll(fmt.Sprintf("%s/%s/%d", dir, parent, i), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := os.Chmod(dir+"/tmp", 0o777|os.ModeSticky); err != nil {
+		t.Fatal(err)
+	}
+	f := fileSystems{
+		all:         []hostMount{{id: "1", point: "/"}, {id: "2", point: dir + "/plain/0"}, {id: "3", point: dir + "/tmp/0"}},
+		overlayable: func(id, path string) bool { return true },
+	}
+	count := func(uid int) map[layerKind]int {
+		f.uid = uid
+		kinds := map[layerKind]int{}
+		for _, l := range f.entries(dir) {
+			kinds[l.kind]++
+		}
+		return kinds
+	}
+	// The first one is read-only; of the second one there is what belongs to the user, or else what is mounted.
+	if diff := cmp.Diff(map[layerKind]int{bound: 1, bareDir: 1, overlaid: maxEntries}, count(os.Getuid())); diff != "" {
+		t.Errorf("kinds of layers for the owner (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[layerKind]int{bound: 1, bareDir: 1, overlaid: 1}, count(os.Getuid()+1)); diff != "" {
+		t.Errorf("kinds of layers for another user (-want +got):\n%s", diff)
 	}
 }
 

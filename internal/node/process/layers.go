@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -160,7 +161,7 @@ func (r *Runtime) hostLayers(user bool) []layer {
 	if err != nil {
 		return r.layersKnown
 	}
-	f := fileSystems{all: mounts, visible: visibleMounts(mounts, r.hidden), overlayable: func(id, path string) bool {
+	f := fileSystems{all: mounts, visible: visibleMounts(mounts, r.hidden), uid: r.uid, overlayable: func(id, path string) bool {
 		return r.overlayableLocked(id, path, user)
 	}}
 	r.layersUser = user
@@ -182,6 +183,7 @@ func mountsChanged(fd int) bool {
 // fileSystems is what layers are made of.
 type fileSystems struct {
 	all, visible []hostMount
+	uid          int // this user
 	overlayable  func(mountID, path string) bool
 }
 
@@ -199,12 +201,24 @@ func (f *fileSystems) mounted() []layer {
 }
 
 // entries returns the layers for what is in dir. In a user namespace the kernel does not allow to uncover what is below a mount,
-// so that a directory with mounts in it cannot be overlaid; it is put together from what is in it.
+// so that a directory with mounts in it cannot be overlaid; it is put together from what is in it. It returns nil if that is too
+// much. Of a large directory for temporary files, only what belongs to this user is taken: that it can be written to matters
+// more than what others have left there.
 func (f *fileSystems) entries(dir string) (layers []layer) {
 	list, err := os.ReadDir(dir)
-	if err != nil || len(list) > maxEntries {
+	if err != nil {
 		return nil
 	}
+	if len(list) > maxEntries {
+		if info, err := os.Stat(dir); err != nil || info.Mode()&os.ModeSticky == 0 {
+			return nil
+		}
+		list = slices.DeleteFunc(list, func(e os.DirEntry) bool {
+			return !f.mountsIn(filepath.Join(dir, e.Name())) && !f.owns(e)
+		})
+		list = list[:min(len(list), maxEntries)]
+	}
+	layers = []layer{}
 	for _, e := range list {
 		path := filepath.Join(dir, e.Name())
 		if slices.Contains([]string{"/proc", "/sys", "/dev"}, path) {
@@ -214,6 +228,20 @@ func (f *fileSystems) entries(dir string) (layers []layer) {
 		layers = append(layers, f.entry(path)...)
 	}
 	return layers
+}
+
+// mountsIn tells whether something is mounted at path or below it.
+func (f *fileSystems) mountsIn(path string) bool {
+	return slices.ContainsFunc(f.all, func(m hostMount) bool { return isBelow(m.point, path) })
+}
+
+func (f *fileSystems) owns(e os.DirEntry) bool {
+	info, err := e.Info()
+	if err != nil {
+		return false
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(st.Uid) == f.uid
 }
 
 func (f *fileSystems) entry(path string) []layer {
@@ -240,7 +268,11 @@ func (f *fileSystems) entry(path string) []layer {
 		return []layer{{path: path, kind: bound}}
 	}
 	if below := f.entries(path); below != nil {
-		return append([]layer{{path: path, kind: bareDir, mode: uint32(info.Mode().Perm())}}, below...)
+		mode := uint32(info.Mode().Perm())
+		if info.Mode()&os.ModeSticky != 0 {
+			mode |= unix.S_ISVTX
+		}
+		return append([]layer{{path: path, kind: bareDir, mode: mode}}, below...)
 	}
 	return []layer{{path: path, kind: bound}}
 }

@@ -91,7 +91,10 @@ func (r *Runtime) isolate(p *plan, c *container) error {
 			p.makePlace(t)
 		}
 		for _, point := range overlays {
-			p.setup.Do("making "+point+" read-only", unix.SYS_MOUNT_SETATTR, cwd, p.str(point), zero, p.attr(attrReadOnly), num(sizeofMountAttr))
+			op := p.setup.Do("making "+point+" read-only", unix.SYS_MOUNT_SETATTR, cwd, p.str(point), zero, p.attr(attrReadOnly), num(sizeofMountAttr))
+			if point != "/" { // may have been left out
+				op.Ignore(uintptr(unix.ENOENT)).Ignore(uintptr(unix.EINVAL))
+			}
 		}
 	}
 	for _, t := range targets {
@@ -159,6 +162,7 @@ func (p *plan) move(what string, reg int, target string) {
 func (p *plan) moveIfThere(step string, reg int, target string) {
 	p.moveOp(step, reg, target).Ignore(uintptr(unix.ENOENT)).Ignore(uintptr(unix.ENOTDIR))
 	p.setup.Do(step, unix.SYS_CLOSE, regValue(reg))
+	p.free = append(p.free, reg)
 }
 
 func (p *plan) moveOp(step string, reg int, target string) spawner.Op {

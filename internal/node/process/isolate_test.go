@@ -12,7 +12,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -243,6 +245,38 @@ func TestReadOnlyMountsAreSoWithAllThatIsMountedInThem(t *testing.T) {
 	}
 }
 
+// TestMountsThatComeAndGo has others mount and unmount while containers are started.
+func TestMountsThatComeAndGo(t *testing.T) {
+	needsRoot(t)
+	w := isolated(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				dir := fmt.Sprintf("%s/mount%d-%d", w.dir, i, n)
+				options := [2]uintptr{0, unix.MS_RDONLY}[n%2]
+				if err := errors.Join(os.Mkdir(dir, 0o755), unix.Mount("tmpfs", dir, "tmpfs", options, "")); err != nil {
+					t.Error(err)
+				}
+				<-time.After(time.Duration(n%7) * time.Millisecond)
+				// Whoever looks at it right now keeps it busy for a moment.
+				for errors.Is(unix.Unmount(dir, 0), unix.EBUSY) {
+					<-time.After(time.Millisecond)
+				}
+				if err := os.Remove(dir); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for i := range 50 {
+		w.output(fmt.Sprintf("c%d", i), "true", func(s *Spec) { s.ReadOnlyRoot = i%2 == 0 })
+	}
+	cancel()
+	wg.Wait()
+}
+
 func TestReadOnlyRoot(t *testing.T) {
 	w := isolated(t)
 	got := w.output("a", "for f in /x /etc/x /tmp/x /usr/x; do (echo x > $f) 2>/dev/null && echo $f; done; echo x > /data/x; echo x > /new/x; echo x > /dev/shm/x; ls /new", func(s *Spec) {
@@ -430,6 +464,39 @@ func TestLayersForAUserNamespace(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(layer{})); diff != "" {
 		t.Errorf("layers (-want +got):\n%s", diff)
+	}
+}
+
+func TestLargeDirectoriesInAUserNamespace(t *testing.T) {
+	dir := tempDir(t)
+	for i := range maxEntries + 1 {
+		for _, parent := range []string{"plain", "tmp"} {
+			if err := os.MkdirAll(fmt.Sprintf("%s/%s/%d", dir, parent, i), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := os.Chmod(dir+"/tmp", 0o777|os.ModeSticky); err != nil {
+		t.Fatal(err)
+	}
+	f := fileSystems{
+		all:         []hostMount{{id: "1", point: "/"}, {id: "2", point: dir + "/plain/0"}, {id: "3", point: dir + "/tmp/0"}},
+		overlayable: func(id, path string) bool { return true },
+	}
+	count := func(uid int) map[layerKind]int {
+		f.uid = uid
+		kinds := map[layerKind]int{}
+		for _, l := range f.entries(dir) {
+			kinds[l.kind]++
+		}
+		return kinds
+	}
+	// The first one is read-only; of the second one there is what belongs to the user, or else what is mounted.
+	if diff := cmp.Diff(map[layerKind]int{bound: 1, bareDir: 1, overlaid: maxEntries}, count(os.Getuid())); diff != "" {
+		t.Errorf("kinds of layers for the owner (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[layerKind]int{bound: 1, bareDir: 1, overlaid: 1}, count(os.Getuid()+1)); diff != "" {
+		t.Errorf("kinds of layers for another user (-want +got):\n%s", diff)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -54,6 +55,7 @@ func (r *Runtime) makeRoot(p *plan, c *container) (writable []string) {
 		}
 		return []string{"/"}
 	}
+	// What has been unmounted and removed since is left out, except for the root itself.
 	for i, l := range r.hostLayers(c.rec.UserNamespace) {
 		target := filepath.Join(r.rootPoint, l.path)
 		switch l.kind {
@@ -95,9 +97,15 @@ func (p *plan) bind(l layer, target string, makePlace bool) {
 			p.setup.Do(step, unix.SYS_MKDIRAT, cwd, p.str(target), num(0o755)).Ignore(uintptr(unix.EEXIST))
 		}
 	}
-	reg := p.clone(l.path, l.path, makePlace)
+	flags := unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC
+	if makePlace {
+		flags |= unix.AT_RECURSIVE
+	}
+	reg := p.register()
+	p.setup.Do("taking "+l.path+" from the host", unix.SYS_OPEN_TREE, cwd, p.str(l.path), num(flags)).Save(reg).
+		Ignore(uintptr(unix.ENOENT)).Ignore(uintptr(unix.ENOTDIR)).Skip(3)
 	p.readOnly(l.path, reg)
-	p.move(l.path, reg, target)
+	p.moveIfThere("mounting "+l.path, reg, target)
 }
 
 // overlay adds an overlay of lower, with fresh directories in the container's scratch directory above it.
@@ -114,8 +122,11 @@ func (p *plan) overlay(c *container, lower, target, suffix string) {
 		p.setup.Do(step, unix.SYS_FCHOWNAT, cwd, p.str(upper), spawner.N(st.Uid), spawner.N(st.Gid), zero)
 	}
 	p.setup.Do(step, unix.SYS_MKDIRAT, cwd, p.str(work), num(0o700))
-	p.setup.Do(step, unix.SYS_MOUNT, p.str("overlay"), p.str(target), p.str("overlay"), zero,
+	op := p.setup.Do(step, unix.SYS_MOUNT, p.str("overlay"), p.str(target), p.str("overlay"), zero,
 		p.str(overlayOptions(lower, upper, work, c.rec.UserNamespace)))
+	if suffix != "" {
+		op.Ignore(uintptr(unix.ENOENT)).Ignore(uintptr(unix.ENOTDIR))
+	}
 }
 
 // overlayOptions returns mount options. "volatile" spares the container every fsync and the host a sync of the whole file
@@ -150,7 +161,7 @@ func (r *Runtime) hostLayers(user bool) []layer {
 	if err != nil {
 		return r.layersKnown
 	}
-	f := fileSystems{all: mounts, visible: visibleMounts(mounts, r.hidden), overlayable: func(id, path string) bool {
+	f := fileSystems{all: mounts, visible: visibleMounts(mounts, r.hidden), uid: r.uid, overlayable: func(id, path string) bool {
 		return r.overlayableLocked(id, path, user)
 	}}
 	r.layersUser = user
@@ -172,6 +183,7 @@ func mountsChanged(fd int) bool {
 // fileSystems is what layers are made of.
 type fileSystems struct {
 	all, visible []hostMount
+	uid          int // this user
 	overlayable  func(mountID, path string) bool
 }
 
@@ -189,12 +201,24 @@ func (f *fileSystems) mounted() []layer {
 }
 
 // entries returns the layers for what is in dir. In a user namespace the kernel does not allow to uncover what is below a mount,
-// so that a directory with mounts in it cannot be overlaid; it is put together from what is in it.
+// so that a directory with mounts in it cannot be overlaid; it is put together from what is in it. It returns nil if that is too
+// much. Of a large directory for temporary files, only what belongs to this user is taken: that it can be written to matters
+// more than what others have left there.
 func (f *fileSystems) entries(dir string) (layers []layer) {
 	list, err := os.ReadDir(dir)
-	if err != nil || len(list) > maxEntries {
+	if err != nil {
 		return nil
 	}
+	if len(list) > maxEntries {
+		if info, err := os.Stat(dir); err != nil || info.Mode()&os.ModeSticky == 0 {
+			return nil
+		}
+		list = slices.DeleteFunc(list, func(e os.DirEntry) bool {
+			return !f.mountsIn(filepath.Join(dir, e.Name())) && !f.owns(e)
+		})
+		list = list[:min(len(list), maxEntries)]
+	}
+	layers = []layer{}
 	for _, e := range list {
 		path := filepath.Join(dir, e.Name())
 		if slices.Contains([]string{"/proc", "/sys", "/dev"}, path) {
@@ -204,6 +228,20 @@ func (f *fileSystems) entries(dir string) (layers []layer) {
 		layers = append(layers, f.entry(path)...)
 	}
 	return layers
+}
+
+// mountsIn tells whether something is mounted at path or below it.
+func (f *fileSystems) mountsIn(path string) bool {
+	return slices.ContainsFunc(f.all, func(m hostMount) bool { return isBelow(m.point, path) })
+}
+
+func (f *fileSystems) owns(e os.DirEntry) bool {
+	info, err := e.Info()
+	if err != nil {
+		return false
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(st.Uid) == f.uid
 }
 
 func (f *fileSystems) entry(path string) []layer {
@@ -230,7 +268,11 @@ func (f *fileSystems) entry(path string) []layer {
 		return []layer{{path: path, kind: bound}}
 	}
 	if below := f.entries(path); below != nil {
-		return append([]layer{{path: path, kind: bareDir, mode: uint32(info.Mode().Perm())}}, below...)
+		mode := uint32(info.Mode().Perm())
+		if info.Mode()&os.ModeSticky != 0 {
+			mode |= unix.S_ISVTX
+		}
+		return append([]layer{{path: path, kind: bareDir, mode: mode}}, below...)
 	}
 	return []layer{{path: path, kind: bound}}
 }

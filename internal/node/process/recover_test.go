@@ -311,7 +311,8 @@ func TestCrash(t *testing.T) {
 			t.Errorf("%d containers in %d rounds: little has been tested", len(runs), rounds)
 		}
 		for _, f := range runs {
-			if lines := strings.Count(readIfThere(filepath.Join(started, f.Name())), "\n"); lines != 1 {
+			// One that was removed may have been killed before it had written its line.
+			if lines := strings.Count(readIfThere(filepath.Join(started, f.Name())), "\n"); lines > 1 {
 				t.Errorf("container %s ran %d times", f.Name(), lines)
 			}
 		}

@@ -160,9 +160,14 @@ func relocate(v Vector) {
 //go:norace
 //go:nocheckptr
 func run(s Span, phase uintptr) bool {
-	for i := range s.Count {
+	for i := uint64(0); i < s.Count; i++ {
 		o := (*operation)(unsafe.Pointer(word(s.First + i*uint64(operationSize))))
-		if errno := operate(o); errno != 0 && errno != uintptr(o.Ignore[0]) && errno != uintptr(o.Ignore[1]) {
+		errno := operate(o)
+		switch {
+		case errno == 0:
+		case errno == uintptr(o.Ignore[0]), errno == uintptr(o.Ignore[1]):
+			i += uint64(o.Skip)
+		default:
 			state.failedPhase, state.failedStep, state.failedErrno = phase, uintptr(i), errno
 			return false
 		}

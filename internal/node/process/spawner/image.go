@@ -114,7 +114,7 @@ type operation struct {
 	Registers uint8 // bit i: argument i is a register
 	Save      uint16
 	Ignore    [2]uint16 // error numbers that do not matter
-	_         uint32
+	Skip      uint32    // how many of the next operations to pass over after one of these errors
 	Args      [6]uint64
 }
 
@@ -163,6 +163,12 @@ func (o Op) Ignore(errno uintptr) Op {
 		i = 1
 	}
 	o.op.Ignore[i] = uint16(errno)
+	return o
+}
+
+// Skip makes the program pass over the next n operations after an error that is ignored.
+func (o Op) Skip(n int) Op {
+	o.op.Skip = uint32(n)
 	return o
 }
 

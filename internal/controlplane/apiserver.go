@@ -101,6 +101,9 @@ func serverOptions(c *Config) (*options.ServerRunOptions, error) {
 	// Nobody waits for a load balancer here, and everything that watches is stopped before the server.
 	o.GenericServerRunOptions.ShutdownDelayDuration = 0
 	o.GenericServerRunOptions.ShutdownWatchTerminationGracePeriod = 0
+	// In this mode a connection that is made at the moment of the stop, and never told to go away, holds the stop up for two
+	// seconds and not for sixty.
+	o.GenericServerRunOptions.ShutdownSendRetryAfter = true
 	return o, nil
 }
 

@@ -68,6 +68,10 @@ func serverOptions(c *Config) (*options.ServerRunOptions, error) {
 	}
 	o := options.NewServerRunOptions()
 	o.Etcd.StorageConfig.Transport.ServerList = []string{socket.String()}
+	// Batch work writes much that is soon written again. What the store keeps of the past is one to two of these, which at a
+	// thousand writes a second is a few hundred megabytes; with five minutes it would be a gigabyte and more. Watches are
+	// taken up again from the API server's memory, so only a list that is read page by page for longer than that notices.
+	o.Etcd.StorageConfig.CompactionInterval = time.Minute
 
 	addr := c.Listener.Addr().(*net.TCPAddr) // checked by Validate
 	o.SecureServing.Listener = c.Listener

@@ -57,7 +57,7 @@ func startEtcd(c *Config, fatal func(error)) (*embed.Etcd, error) {
 	cfg.UnsafeNoFsync = c.NoSync
 	cfg.QuotaBackendBytes = storeQuota
 	cfg.BootstrapDefragThresholdMegabytes = defragAbove
-	// kube-apiserver compacts the store every five minutes, so etcd does not.
+	// kube-apiserver compacts the store, so etcd does not.
 	cfg.AutoCompactionRetention = "0"
 	// There are no followers to catch up: the log behind the last snapshot is only memory and disk.
 	cfg.SnapshotCatchUpEntries = 1

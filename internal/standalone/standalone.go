@@ -175,7 +175,7 @@ func Run(ctx context.Context, config Config, parts Parts, progress Progress) (er
 	if err != nil {
 		return err
 	}
-	r := &run{config: config, progress: &serialProgress{Progress: progress}}
+	r := &run{config: config, progress: &serialProgress{Progress: progress}, began: config.Clock.Now()}
 	return r.run(ctx, parts)
 }
 
@@ -184,6 +184,7 @@ type run struct {
 	config   Config
 	progress *serialProgress
 	dir      *openDir
+	began    time.Time
 	state    State
 	env      Env
 }
@@ -264,7 +265,7 @@ func (r *run) prepare(ctx context.Context, log *logfile.Writer) error {
 		},
 	}
 	r.state = State{
-		Phase: Starting, PID: os.Getpid(), Version: r.config.Version, Started: r.config.Clock.Now().UTC().Truncate(time.Second),
+		Phase: Starting, PID: os.Getpid(), Version: r.config.Version, Started: r.began.UTC().Truncate(time.Second),
 		Server: r.env.Server, Port: port, NodeName: nodeName,
 	}
 	if err := r.renewKeys(); err != nil {
@@ -309,7 +310,7 @@ func (r *run) announce() error {
 	if err := r.dir.writeState(r.state); err != nil {
 		return explain(r.config.Dir, err)
 	}
-	r.env.Log.Info("Plane is ready", "took", r.config.Clock.Since(r.state.Started))
+	r.env.Log.Info("Plane is ready", "took", r.config.Clock.Since(r.began))
 	r.progress.Ready(Running{
 		Dir: r.config.Dir, Server: r.env.Server, Kubeconfig: r.dir.Kubeconfig(), Log: r.dir.Log(),
 		NodeName: r.env.NodeName, Ephemeral: r.config.Ephemeral,

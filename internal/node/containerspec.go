@@ -27,6 +27,9 @@ import (
 // defaultPath is what an image without a PATH of its own has.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
+// accountPath is where the API server's admission mounts the token of a pod's service account.
+const accountPath = "/var/run/secrets/kubernetes.io/serviceaccount"
+
 // containerSpec says what the runtime has to start for one attempt of a container. An error is trouble with the container's
 // configuration, in kubelet's words.
 func (n *Node) containerSpec(ctx context.Context, pod *corev1.Pod, c *corev1.Container, img image.Image, volumes *volume.Set, id identity) (process.Spec, error) {
@@ -73,6 +76,10 @@ func (n *Node) containerSpec(ctx context.Context, pod *corev1.Pod, c *corev1.Con
 	mounts, err := volumes.Mounts(c, vars.ExpandStrict)
 	if err != nil {
 		return spec, err
+	}
+	if n.features.Isolation != process.Full {
+		// The API server gives every pod this one. Nobody who writes a pod asks for it, so it is no reason to refuse the pod.
+		mounts = slices.DeleteFunc(mounts, func(m volume.Mount) bool { return m.Target == accountPath })
 	}
 	own, err := n.ownMounts(pod, c, img, mounts, id)
 	if err != nil {

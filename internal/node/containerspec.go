@@ -8,10 +8,8 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/user"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,6 +24,9 @@ import (
 
 // defaultPath is what an image without a PATH of its own has.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// accountPath is where the API server's admission mounts the token of a pod's service account.
+const accountPath = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 // containerSpec says what the runtime has to start for one attempt of a container. An error is trouble with the container's
 // configuration, in kubelet's words.
@@ -63,7 +64,7 @@ func (n *Node) containerSpec(ctx context.Context, pod *corev1.Pod, c *corev1.Con
 	if err != nil {
 		return spec, err
 	}
-	vars.Default("HOME", home(&spec))
+	vars.Default("HOME", n.accounts.home(&spec))
 	if c.TTY {
 		vars.Default("TERM", "xterm")
 	}
@@ -73,6 +74,10 @@ func (n *Node) containerSpec(ctx context.Context, pod *corev1.Pod, c *corev1.Con
 	mounts, err := volumes.Mounts(c, vars.ExpandStrict)
 	if err != nil {
 		return spec, err
+	}
+	if n.features.Isolation != process.Full {
+		// The API server gives every pod this one. Nobody who writes a pod asks for it, so it is no reason to refuse the pod.
+		mounts = slices.DeleteFunc(mounts, func(m volume.Mount) bool { return m.Target == accountPath })
 	}
 	own, err := n.ownMounts(pod, c, img, mounts, id)
 	if err != nil {
@@ -128,12 +133,9 @@ func (n *Node) ownMounts(pod *corev1.Pod, c *corev1.Container, img image.Image, 
 	if resolv := filepath.Join(dir, resolvFile); wantsResolv(pod) {
 		add(resolv, "/etc/resolv.conf", false)
 	}
-	if img.Shell != "" {
-		// The path is a symbolic link on many hosts; what it leads to is replaced.
-		if shell, err := os.Stat(img.Shell); err == nil && shell.Mode().IsRegular() && img.Root == "" {
-			if target, err := filepath.EvalSymlinks("/bin/sh"); err == nil && !sameFile(target, img.Shell) {
-				add(img.Shell, target, true)
-			}
+	if img.Shell != "" && img.Root == "" {
+		if target := n.accounts.shell(img.Shell); target != "" {
+			add(img.Shell, target, true)
 		}
 	}
 	if c.TerminationMessagePath != "" {
@@ -152,12 +154,6 @@ func (n *Node) ownMounts(pod *corev1.Pod, c *corev1.Container, img image.Image, 
 
 func wantsResolv(pod *corev1.Pod) bool {
 	return pod.Spec.DNSPolicy == corev1.DNSNone || pod.Spec.DNSConfig != nil
-}
-
-func sameFile(a, b string) bool {
-	fa, errA := os.Stat(a)
-	fb, errB := os.Stat(b)
-	return errA == nil && errB == nil && os.SameFile(fa, fb)
 }
 
 // touch makes an empty file that a container with any user may write to.
@@ -203,7 +199,7 @@ func (n *Node) setUser(spec *process.Spec, pod *corev1.Pod, c *corev1.Container,
 		}
 	}
 	if spec.UID != nil && spec.GID == nil {
-		spec.GID = primaryGroup(*spec.UID, spec.Root)
+		spec.GID = n.accounts.primaryGroup(*spec.UID, spec.Root)
 	}
 	if nonRoot {
 		switch {
@@ -228,36 +224,6 @@ func override(field **int64, value *int64) {
 }
 
 func isTrue(b *bool) bool { return b != nil && *b }
-
-// primaryGroup returns the group of a user of this machine; other users, and those of another root, are in group 0.
-func primaryGroup(uid int64, root string) *int64 {
-	gid := int64(0)
-	if root == "" {
-		if u, err := user.LookupId(strconv.FormatInt(uid, 10)); err == nil {
-			if n, err := strconv.ParseInt(u.Gid, 10, 64); err == nil {
-				gid = n
-			}
-		}
-	}
-	return &gid
-}
-
-// home returns the home directory of the container's user.
-func home(spec *process.Spec) string {
-	uid := int64(os.Geteuid())
-	if spec.UID != nil {
-		uid = *spec.UID
-	}
-	if spec.Root == "" {
-		if u, err := user.LookupId(strconv.FormatInt(uid, 10)); err == nil && u.HomeDir != "" {
-			return u.HomeDir
-		}
-	}
-	if uid == 0 {
-		return "/root"
-	}
-	return "/"
-}
 
 // limitsOf turns requests and limits into what the kernel can enforce.
 func limitsOf(c *corev1.Container) process.Limits {

@@ -50,6 +50,7 @@ type Node struct {
 	allocatable     corev1.ResourceList
 	serviceEnv      map[string]string
 	images          image.Table
+	accounts        accounts
 	objects         *objects.Store
 	volumes         *volume.Manager
 	prober          *probe.Prober

@@ -34,11 +34,13 @@ type realNode struct {
 	rt     *process.Runtime
 	dir    string
 	stop   func()
+
+	isolation process.Isolation
 }
 
-func newRealNode(t *testing.T) *realNode {
+func newRealNode(t *testing.T, isolation process.Isolation) *realNode {
 	t.Helper()
-	r := &realNode{t: t, client: fake.NewClientset(), dir: t.TempDir()}
+	r := &realNode{t: t, client: fake.NewClientset(), dir: t.TempDir(), isolation: isolation}
 	numberVersions(r.client)
 	r.client.PrependReactor("create", "serviceaccounts", func(a ktesting.Action) (bool, runtime.Object, error) {
 		return true, &authenticationv1.TokenRequest{Status: authenticationv1.TokenRequestStatus{
@@ -73,7 +75,7 @@ func newRealNode(t *testing.T) *realNode {
 
 func (r *realNode) newRuntime() *process.Runtime {
 	r.t.Helper()
-	rt, err := process.New(process.Config{Dir: filepath.Join(r.dir, "runtime"), Hide: []string{r.dir}, Log: slog.New(slog.DiscardHandler)})
+	rt, err := process.New(process.Config{Dir: filepath.Join(r.dir, "runtime"), Hide: []string{r.dir}, Isolation: r.isolation, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -170,7 +172,7 @@ func script(pod *corev1.Pod, text string) *corev1.Pod {
 func (r *realNode) isolated() bool { return r.rt.Features().Isolation == process.Full }
 
 func TestAProcessReadsItsEnvironment(t *testing.T) {
-	r := newRealNode(t)
+	r := newRealNode(t, process.Auto)
 	r.create(
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "cm"}, Data: map[string]string{"FROM_CM": "1", "key": "of-cm"}},
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "sec"}, Data: map[string][]byte{"FROM_SECRET": []byte("2"), "key": []byte("of-secret")}},
@@ -232,7 +234,7 @@ args plain $(PLAIN)
 }
 
 func TestAProcessReadsItsVolumes(t *testing.T) {
-	r := newRealNode(t)
+	r := newRealNode(t, process.Auto)
 	if !r.isolated() {
 		checkRefusal(r)
 		return
@@ -349,13 +351,21 @@ func (r *realNode) awaitNoFiles(uid string) {
 	}
 }
 
+func TestAMachineThatCannotIsolate(t *testing.T) {
+	checkRefusal(newRealNode(t, process.None))
+}
+
 // checkRefusal shows what a machine without isolation does with a volume: the pod waits, and its status says why.
 func checkRefusal(r *realNode) {
 	r.t.Helper()
 	pod := newPod("p", never, "c: true")
 	pod.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 	pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "v", MountPath: "/v"}}
-	r.create(pod)
+	account := newPod("account", never, "c: true")
+	account.Spec.Volumes = pod.Spec.Volumes
+	account.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "v", MountPath: accountPath}}
+	r.create(pod, account)
+	r.awaitPhase("account", corev1.PodSucceeded)
 	r.await("p", "refused", func(p *corev1.Pod) bool {
 		return len(p.Status.ContainerStatuses) > 0 && p.Status.ContainerStatuses[0].State.Waiting != nil &&
 			strings.Contains(p.Status.ContainerStatuses[0].State.Waiting.Message, "not possible here")
@@ -363,7 +373,7 @@ func checkRefusal(r *realNode) {
 }
 
 func TestRealContainersEndWithTheirTrueCodes(t *testing.T) {
-	r := newRealNode(t)
+	r := newRealNode(t, process.Auto)
 	cases := map[string]struct{ script, want string }{
 		"zero":    {"exit 0", "Completed 0"},
 		"seven":   {"exit 7", "Error 7"},
@@ -387,7 +397,7 @@ func TestRealContainersEndWithTheirTrueCodes(t *testing.T) {
 }
 
 func TestARealContainerIsAskedToEndAndThenKilled(t *testing.T) {
-	r := newRealNode(t)
+	r := newRealNode(t, process.Auto)
 	listens := script(newPod("listens", always, "c: x"), `trap 'echo heard; exit 3' TERM; echo up; while :; do sleep 0.05; done`)
 	deaf := script(newPod("deaf", always, "c: x"), `trap '' TERM; echo up; while :; do sleep 0.05; done`)
 	r.create(listens, deaf)
@@ -445,7 +455,7 @@ func lastWritten(client *fake.Clientset, name string) *corev1.Pod {
 }
 
 func TestRealContainersGoOnWhileTheNodeIsAway(t *testing.T) {
-	r := newRealNode(t)
+	r := newRealNode(t, process.Auto)
 	gate := filepath.Join(t.TempDir(), "gate")
 	ends := script(newPod("ends", never, "c: x"), fmt.Sprintf(`echo up; while [ ! -e %s ]; do sleep 0.05; done; exit 5`, gate))
 	stays := script(newPod("stays", never, "c: x"), `echo up; exec sleep 1000`)
@@ -480,7 +490,7 @@ func pidOf(r *realNode, id string) int {
 }
 
 func TestExecAndAttachInARealContainer(t *testing.T) {
-	r := newRealNode(t)
+	r := newRealNode(t, process.Auto)
 	pod := script(newPod("p", never, "c: x"), `echo up; while read line; do echo "got $line"; done; echo end`)
 	pod.Spec.Containers[0].Stdin, pod.Spec.Containers[0].StdinOnce = true, true
 	r.create(pod)
@@ -508,7 +518,7 @@ func TestExecAndAttachInARealContainer(t *testing.T) {
 }
 
 func TestAShellThatKnowsWhatBusyboxKnows(t *testing.T) {
-	r := newRealNode(t)
+	r := newRealNode(t, process.Auto)
 	if _, err := os.Stat("/bin/bash"); err != nil || !r.isolated() {
 		img, _, err := image.Defaults().Lookup("busybox")
 		if err != nil {

@@ -205,6 +205,9 @@ func runs(c *container) bool {
 func (w *worker) startFailed(pod *corev1.Pod, name string, id identity, args []string, err error) {
 	var start *process.StartError
 	message := err.Error()
+	if inner := errors.Unwrap(err); inner != nil {
+		message = inner.Error() // without the container's ID, which says nothing to a user
+	}
 	switch {
 	case errors.Is(err, process.ErrCommandNotFound):
 		message = fmt.Sprintf("exec: %q: executable file not found in $PATH: images are not pulled on this node, a container's command is a program of this machine", args[0])

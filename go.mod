@@ -3,6 +3,7 @@ module github.com/drover-dev/drover
 go 1.26.0
 
 require (
+	github.com/rogpeppe/go-internal v1.14.1
 	go.etcd.io/etcd/server/v3 v3.7.0
 	k8s.io/kubectl v0.0.0
 	k8s.io/kubernetes v1.37.2

@@ -30,7 +30,7 @@ type JobConfig struct {
 	// the Job, or changes a condition, is written at once.
 	BatchPeriod time.Duration
 	// GaugeDelay is how long the numbers of active, ready and terminating pods may be behind; default 250 ms. It lets a Job
-	// that is done quickly be told in one write.
+	// that is done quickly be told in one write. While there are many Jobs at work, it is four times as long.
 	GaugeDelay time.Duration
 	// ManagerName is the value of spec.managedBy that means this controller; default kubernetes.io/job-controller.
 	ManagerName string

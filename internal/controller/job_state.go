@@ -134,6 +134,24 @@ func newJobStates() *jobStates {
 	return &jobStates{byUID: map[types.UID]*jobState{}, ended: map[types.UID]bool{}}
 }
 
+// manyJobs is from how many Jobs at work on they share the API server so thinly that a quick one takes longer than GaugeDelay.
+const manyJobs = 32
+
+// gaugeDelay returns how long a mere number may be behind now.
+func (c *JobController) gaugeDelay() time.Duration {
+	if c.states.len() >= manyJobs {
+		return 4 * c.cfg.GaugeDelay
+	}
+	return c.cfg.GaugeDelay
+}
+
+// len returns how many Jobs are at work.
+func (s *jobStates) len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.byUID)
+}
+
 func (s *jobStates) get(uid types.UID) *jobState {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -262,7 +262,7 @@ func (s *jobSync) account(ctx context.Context) (upToDate bool, err error) {
 		if s.state.dirtySince.IsZero() {
 			s.state.dirtySince = now
 		}
-		cadence := job.Cadence{Batch: s.c.cfg.BatchPeriod, Gauge: s.c.cfg.GaugeDelay}
+		cadence := job.Cadence{Batch: s.c.cfg.BatchPeriod, Gauge: s.c.gaugeDelay()}
 		if wait := cadence.Wait(a.Urgency, now, s.state.lastWrite, s.state.dirtySince); wait > 0 {
 			s.wake(wait, true)
 			return true, nil

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -58,6 +59,7 @@ type Node struct {
 	events          events
 	prepares        *tickets
 	starts          *tickets
+	queued          atomic.Int64 // when pods were last seen to queue up, in Unix nanoseconds
 	informer        cache.SharedIndexInformer
 	listener        net.Listener // of the node's API; nil without one
 	ready           chan struct{}

@@ -51,7 +51,7 @@ func node(_ context.Context, env *standalone.Env) (standalone.Part, error) {
 		Name: env.NodeName, Dir: env.Dir.Node(), Hide: []string{string(env.Dir)}, Ephemeral: env.Ephemeral,
 		Bind: env.BindIP, APIServer: server.Host,
 		Cert: pki.Node.CertPath(keys), Key: pki.Node.KeyPath(keys), CA: pki.CAPath(keys),
-		Client: pki.KubeletClientName,
+		Client: pki.KubeletClientName, Images: env.Images,
 	},
 		env.ClientConfig(controlplane.NodeUserPrefix+env.NodeName, controlplane.NodesGroup),
 		env.ClientConfig(controlplane.ProvisionerUser), env.Log)

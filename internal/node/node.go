@@ -113,10 +113,7 @@ func New(cfg Config, client kubernetes.Interface, rt Runtime, serving *tls.Confi
 	n.prober = probe.New(n.probeExec, n.clock)
 	n.informer = n.newInformer()
 	n.broadcaster = record.NewBroadcaster()
-	n.events = events{
-		recorder: n.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "kubelet", Host: cfg.Name}),
-		routine:  cfg.RoutineEvents,
-	}
+	n.events = events{n.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "kubelet", Host: cfg.Name})}
 	if serving != nil {
 		if n.tls, err = servingConfig(serving, cfg.APIClients); err != nil {
 			return nil, err

@@ -58,5 +58,6 @@ func node(_ context.Context, env *standalone.Env) (standalone.Part, error) {
 }
 
 func controllers(_ context.Context, env *standalone.Env) (standalone.Part, error) {
-	return app.NewControllers(config.Controllers{Manage: config.ManageAll}, env.ClientConfig(controlplane.ControllersUser), env.Log)
+	cfg := config.Controllers{Manage: config.ManageAll, Groups: env.FeatureGates[config.GateWorkloadWithJob]}
+	return app.NewControllers(cfg, env.ClientConfig(controlplane.ControllersUser), env.Log)
 }

@@ -36,6 +36,8 @@ type JobConfig struct {
 	ManagerName string
 	// OnlyMarked leaves Jobs without spec.managedBy to the controller of the cluster.
 	OnlyMarked bool
+	// Groups makes a Workload and a PodGroup for each new Job, as Kubernetes does whose gate WorkloadWithJob is on.
+	Groups bool
 	// Options are the bounds of single decisions; default job.DefaultOptions.
 	Options job.Options
 }
@@ -91,6 +93,8 @@ type JobController struct {
 	pods     cache.Indexer
 	synced   []cache.InformerSynced
 
+	groups *jobGroups // nil: Jobs get none
+
 	queue   keyQueue
 	orphans keyQueue
 	expired keyQueue
@@ -138,6 +142,13 @@ func NewJobController(cfg JobConfig, client kubernetes.Interface, factory inform
 		return nil, fmt.Errorf("watching pods: %w", err)
 	}
 	jc.synced = []cache.InformerSynced{jobsSynced.HasSynced, podsSynced.HasSynced}
+	if cfg.Groups {
+		groups, synced, err := newJobGroups(client, factory)
+		if err != nil {
+			return nil, err
+		}
+		jc.groups, jc.synced = groups, append(jc.synced, synced...)
+	}
 	return jc, nil
 }
 

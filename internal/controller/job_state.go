@@ -17,6 +17,7 @@ import (
 // jobState is what is remembered of one Job, by UID, between its syncs. All of it can be had again from the API server; after
 // a restart it is.
 type jobState struct {
+	groups  job.Grouping // written by us; the caches may not have it yet
 	mu      sync.Mutex
 	pending []podChange        // what the watch has told since the last sync, oldest first
 	written string             // resource version of our last status write

@@ -19,6 +19,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/drover-dev/drover/internal/cli/again"
 	"github.com/drover-dev/drover/internal/cli/apply"
 	"github.com/drover-dev/drover/internal/cli/command"
 	deletecmd "github.com/drover-dev/drover/internal/cli/delete"
@@ -148,6 +149,8 @@ func NewRoot(f *command.Factory, deps Deps) *cobra.Command {
 		wait.NewCommand(f, wait.Run),
 		suspend.NewCommand(f, suspend.Run),
 		suspend.NewResumeCommand(f, suspend.Run),
+		again.NewRetry(f, again.Run),
+		again.NewRerun(f, again.Run),
 		deletecmd.NewCommand(f, deletecmd.Run),
 	)
 	group(other, "Other:", kubectl.NewCommand(f, kubectl.Run), newVersion(f))

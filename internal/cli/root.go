@@ -16,7 +16,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-
 	"k8s.io/klog/v2"
 
 	"github.com/drover-dev/drover/internal/cli/again"

@@ -230,6 +230,7 @@ func (c *JobController) wake(p *corev1.Pod, when wakeup) {
 		return
 	}
 	switch when {
+	case never:
 	case promptly:
 		c.queue.Add(keyOf(j))
 	case lazily:

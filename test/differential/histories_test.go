@@ -26,9 +26,9 @@ const (
 	// a second.
 	restFor = 1700 * time.Millisecond
 	// patience is how long both sides must have been at rest before a difference is one.
-	patience = 5 * time.Second
+	patience = 25 * time.Second
 	// compareLimit ends the comparison of sides that do not come to rest.
-	compareLimit = time.Minute
+	compareLimit = 2 * time.Minute
 	// together is how many histories run at once.
 	together = 24
 )
@@ -223,12 +223,13 @@ func (r *run) control(what string) error {
 	})
 }
 
-// compare waits until both sides are at rest and compares them.
+// compare waits until both sides are at rest and compares them. Where they differ it looks again for a while: on a busy
+// machine events come late.
 func (r *run) compare(ctx context.Context, at string) error {
 	ctx, cancel := context.WithTimeout(ctx, compareLimit)
 	defer cancel()
-	for wait := restFor; ; wait = patience {
-		timedOut := r.awaitRest(ctx, wait) != nil
+	for {
+		timedOut := r.awaitRest(ctx, restFor) != nil
 		var both [2][]string
 		for n, a := range r.sides() {
 			lines, err := a.snapshot(context.WithoutCancel(ctx))
@@ -238,24 +239,33 @@ func (r *run) compare(ctx context.Context, at string) error {
 			both[n] = lines
 		}
 		err := r.judge(at, both[0], both[1])
-		if err == nil || wait == patience || timedOut {
+		if err == nil || timedOut || time.Since(r.lastChange()) > patience {
 			return err
 		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+		}
 	}
+}
+
+// lastChange returns when something has last changed or been done on either side.
+func (r *run) lastChange() time.Time {
+	var last time.Time
+	for _, a := range r.sides() {
+		for _, t := range []time.Time{a.acted, a.record.quietSince(a.namespace)} {
+			if t.After(last) {
+				last = t
+			}
+		}
+	}
+	return last
 }
 
 // awaitRest waits until nothing has changed on either side for a while.
 func (r *run) awaitRest(ctx context.Context, quiet time.Duration) error {
 	for {
-		var last time.Time
-		for _, a := range r.sides() {
-			for _, t := range []time.Time{a.acted, a.record.quietSince(a.namespace)} {
-				if t.After(last) {
-					last = t
-				}
-			}
-		}
-		left := quiet - time.Since(last)
+		left := quiet - time.Since(r.lastChange())
 		if left <= 0 {
 			return nil
 		}

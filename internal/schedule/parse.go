@@ -39,7 +39,7 @@ func Parse(expr string, zones Zones) (*Schedule, error) {
 			return nil, fmt.Errorf("provided bad location %s: %w", name, err)
 		}
 		if zone != time.Local {
-			s.zone = zone
+			s.zone, s.ownZone = zone, true
 		}
 		s.zoneName = prefix
 		s.expr = strings.TrimSpace(rest)
@@ -102,7 +102,7 @@ func (s *Schedule) describedBy(name string) error {
 			if err != nil {
 				return err
 			}
-			same.expr, same.zone, same.zoneName = s.expr, s.zone, s.zoneName
+			same.expr, same.zone, same.ownZone, same.zoneName = s.expr, s.zone, s.ownZone, s.zoneName
 			*s = *same
 			return nil
 		}

@@ -17,7 +17,8 @@ type Schedule struct {
 	every time.Duration // whole seconds; not 0: "@every", and nothing above counts
 
 	zone     *time.Location // nil: the zone of the instant that a method is given
-	zoneName string         // of the prefix of the expression, "" without one
+	ownZone  bool           // zone was named by the expression
+	zoneName string         // the prefix of the expression that names a zone, "" without one
 	dst      DST
 }
 
@@ -70,7 +71,7 @@ const searchYears = 5
 // In returns the same schedule read in that zone; nil stands for the zone of the instants given to its methods. A zone that
 // the expression names itself stays.
 func (s *Schedule) In(zone *time.Location) *Schedule {
-	if s.zoneName != "" {
+	if s.ownZone {
 		return s
 	}
 	c := *s

@@ -142,7 +142,11 @@ func (a *account) deleted(del Deletion, err error) bool {
 func (a *account) replaced(results []error) bool {
 	for i, del := range a.p.Replace {
 		if i >= len(results) || !a.deleted(del, results[i]) {
-			a.failed(a.p.Start[0].Due, "could not delete "+del.Name)
+			var err error
+			if i < len(results) {
+				err = results[i]
+			}
+			a.failed(a.p.Start[0].Due, "could not delete "+del.Name, err)
 			return false
 		}
 		if t := a.ledger.find(del.due); t != nil && t.Outcome == Started && t.Result == Running {
@@ -178,7 +182,7 @@ func (a *account) start(s Start, r StartOutcome, tidied []error) bool {
 	case apierrors.IsAlreadyExists(r.Err):
 		return a.exists(s, r)
 	case apierrors.HasStatusCause(r.Err, corev1.NamespaceTerminatingCause):
-		a.failed(s.Due, "the namespace is being deleted")
+		a.failed(s.Due, "the namespace is being deleted", r.Err)
 		return false
 	case isQuota(r.Err) && slices.Contains(tidied, nil):
 		// Old Jobs were in the way, and are gone by now.
@@ -189,7 +193,7 @@ func (a *account) start(s Start, r StartOutcome, tidied []error) bool {
 		return false
 	}
 	a.tell(FailedCreate, r.Err)
-	a.failed(s.Due, r.Err.Error())
+	a.failed(s.Due, r.Err.Error(), r.Err)
 	if !isRefusal(r.Err) {
 		a.m.unsure = a.at.Add(a.o.Options.CacheLag)
 	}
@@ -218,11 +222,11 @@ func isQuota(err error) bool {
 func (a *account) exists(s Start, r StartOutcome) bool {
 	switch {
 	case r.Job == nil:
-		a.failed(s.Due, r.Err.Error())
+		a.failed(s.Due, r.Err.Error(), nil)
 		return false
 	case r.Job.Controller != a.o.CronJob.UID:
 		a.tell(FailedCreate, r.Err)
-		a.failed(s.Due, s.Name+" exists and belongs to another owner")
+		a.failed(s.Due, s.Name+" exists and belongs to another owner", r.Err)
 		return false
 	}
 	if due := r.Job.Due; !due.IsZero() && !due.Equal(s.Due) { // it was started for another due time of the same minute
@@ -264,14 +268,17 @@ func (a *account) note(due time.Time, why string) {
 // once.
 //
 // Differs: upstream's wait grows to 17 minutes and can step over due times.
-func (a *account) failed(due time.Time, why string) {
+func (a *account) failed(due time.Time, why string, err error) {
 	if due.IsZero() {
 		return
 	}
 	a.note(due, why)
-	wait := a.o.Options.RetryMax
+	wait := a.o.Options.RetryOutage
+	if isRefusal(err) {
+		wait = a.o.Options.RetryMax
+	}
 	if a.m.failures < 30 {
-		wait = min(a.o.Options.RetryBase<<a.m.failures, a.o.Options.RetryMax)
+		wait = min(a.o.Options.RetryBase<<a.m.failures, wait)
 	}
 	a.m.failures++
 	a.m.failedDue, a.m.retryAt = due.UTC(), a.at.Add(wait)

@@ -21,6 +21,7 @@ func (d *decision) readLedger() {
 				ledger.merge(other)
 			} else {
 				ledger, err = other, nil
+				d.m.witness = other.lastStart()
 			}
 		}
 	}
@@ -288,8 +289,10 @@ func (d *decision) settleWaiting() {
 			continue
 		}
 		switch {
+		case !t.Through.After(d.status.LastSchedule) && t.Detail != "":
+			t.Outcome = SkippedActive
 		case !t.Through.After(d.status.LastSchedule):
-			t.Outcome, t.Detail = SkippedElsewhere, ""
+			t.Outcome = SkippedElsewhere
 		case d.r.queues(), t.Through.Equal(l.Until), t.Through.Equal(newest):
 		case t.Detail != "":
 			t.Outcome = SkippedActive

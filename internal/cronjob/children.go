@@ -50,7 +50,7 @@ func (d *decision) tidy() {
 // isUnstored reports whether nothing but c itself says that its due time was started: it must not be deleted before the status
 // says so too, or a process that ends in between makes another start for the same due time.
 func (d *decision) isUnstored(c *Child) bool {
-	return c != nil && c.scheduledBy(d.o.CronJob.Name) && c.Due.After(d.o.CronJob.Status.LastSchedule)
+	return c != nil && c.scheduledBy(d.o.CronJob.Name) && c.Due.After(d.m.witness)
 }
 
 // compareStarts orders start times; Jobs that never started come last.
@@ -75,6 +75,11 @@ func (d *decision) reap() {
 		switch {
 		case d.isOurStart(c):
 			d.adopt(c)
+		case !listed && d.isLateSighting(c):
+			if !c.finished() {
+				d.list(reference(d.o, c))
+			}
+			d.ledger.set(d.r.schedule, d.startOf(c))
 		case !listed && !c.finished():
 			d.unlisted(c)
 		case listed && c.finished():
@@ -98,7 +103,17 @@ func (d *decision) reap() {
 // isOurStart reports whether c was started for a due time that the status does not know of: the process that did it ended, or its
 // answer was lost, before the status was written.
 func (d *decision) isOurStart(c *Child) bool {
-	return c.scheduledBy(d.o.CronJob.Name) && c.Due.After(d.status.LastSchedule)
+	return c.scheduledBy(d.o.CronJob.Name) && c.Due.After(d.status.LastSchedule) && !d.ledger.started(c.Due)
+}
+
+// isLateSighting reports whether c was started for a due time that was given up meanwhile, because the answer was an error and the
+// next due time has come before the cache showed c.
+func (d *decision) isLateSighting(c *Child) bool {
+	if !c.scheduledBy(d.o.CronJob.Name) || c.Due.After(d.ledger.Until) {
+		return false
+	}
+	t := d.ledger.find(c.Due)
+	return t != nil && t.Outcome != Started && t.Outcome != SkippedElsewhere
 }
 
 // adopt takes such a Job into the status.

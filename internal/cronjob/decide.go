@@ -102,6 +102,7 @@ func begin(o Observed) *decision {
 	d.status = d.m.pending.Apply(o.CronJob.Status)
 	d.sortChildren()
 	d.readLedger()
+	d.m.witness = later(d.m.witness, o.CronJob.Status.LastSchedule)
 	d.booked = d.ledger.Until
 	return d
 }

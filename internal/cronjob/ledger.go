@@ -110,6 +110,16 @@ func (l *Ledger) started(due time.Time) bool {
 	return t != nil && t.Outcome == Started
 }
 
+// lastStart returns the newest due time that was started, or the zero time.
+func (l *Ledger) lastStart() time.Time {
+	for i := len(l.Ticks) - 1; i >= 0; i-- {
+		if l.Ticks[i].Outcome == Started {
+			return l.Ticks[i].Due
+		}
+	}
+	return time.Time{}
+}
+
 // isolate makes an entry of its own for a due time that is part of one of several, and returns it, or nil if the ledger does not
 // have the due time. s is the schedule from which due times follow at present.
 func (l *Ledger) isolate(s *schedule.Schedule, due time.Time) *Tick {

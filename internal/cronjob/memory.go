@@ -22,6 +22,10 @@ type Memory struct {
 	bare    bool    // ledger says nothing that does not follow from the rest of the CronJob
 	stored  string  // the stored text that ledger has taken in
 
+	// witness is up to where the API server holds a record of starts, be it the status or the ledger, even if a user has set the
+	// status back.
+	witness time.Time
+
 	seen   []types.UID            // active Jobs that the cache has shown
 	unseen []sighting             // active Jobs that it has not shown yet
 	gone   map[types.UID]struct{} // Jobs that we have deleted and the cache may still show

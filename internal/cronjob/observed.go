@@ -32,8 +32,9 @@ type Options struct {
 	MaxStarts int
 	// CacheLag is how long a Job that we created may be missing in the cache before the API server is asked for it.
 	CacheLag time.Duration
-	// RetryBase and RetryMax bound the wait after a start that did not work: RetryBase, doubled each time.
-	RetryBase, RetryMax time.Duration
+	// RetryBase and RetryMax bound the wait after a start that was refused: RetryBase, doubled each time. RetryOutage is the
+	// bound where the API server could not be reached or had trouble of its own.
+	RetryBase, RetryMax, RetryOutage time.Duration
 	// Grace is by how much a due time may lie before Awake and still count as seen, where missed times are not caught up.
 	Grace time.Duration
 }
@@ -45,9 +46,8 @@ func DefaultOptions() Options {
 		LedgerSize: 50,
 		MaxStarts:  20,
 		CacheLag:   5 * time.Second,
-		RetryBase:  500 * time.Millisecond,
-		RetryMax:   5 * time.Minute,
-		Grace:      30 * time.Second,
+		RetryBase:  500 * time.Millisecond, RetryMax: 5 * time.Minute, RetryOutage: 8 * time.Second,
+		Grace: 30 * time.Second,
 	}
 }
 

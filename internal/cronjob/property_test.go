@@ -276,26 +276,8 @@ func (l *life) somethingHappens(horizon time.Duration) {
 		zone := pick(r, liveZones)
 		l.editSchedule(horizon, randomOptions(r, zone)...)
 	case 7: // the machine sleeps
-		ctl := l.ctl
-		if ctl == nil {
-			return
-		}
-		l.tell("the machine falls asleep")
-		l.ctl = nil
-		l.forward(pause)
-		l.ctl = ctl
-		ctl.cron = l.cron.DeepCopy()
-		ctl.jobs = map[string]*batchv1.Job{}
-		for name, j := range l.jobs {
-			ctl.jobs[name] = j.DeepCopy()
-		}
-		ctl.awake = l.now
-		l.read()
-		l.tell("the machine wakes")
-		l.sync()
-		if !ctl.writeAt.IsZero() {
-			ctl.writeAt = time.Time{}
-			l.planWrite()
+		if l.ctl != nil {
+			l.sleep(pause)
 		}
 	case 8: // the clock is set back
 		l.forward(l.lag) // watch events are not told in another order

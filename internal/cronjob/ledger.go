@@ -408,7 +408,11 @@ func DecodeLedger(text string, uid types.UID) (Ledger, error) {
 			return Ledger{}, fmt.Errorf("reading a ledger: %w: it has no entries", errLedger)
 		}
 	}
+	if rest == "" {
+		return l, nil
+	}
 	last := int64(0)
+	l.Ticks = make([]Tick, 0, 1+strings.Count(rest, " "))
 	for rest != "" {
 		word, after, _ := strings.Cut(rest, " ")
 		rest = after
@@ -467,7 +471,7 @@ func decodeTick(word string, last int64) (Tick, error) {
 	}
 	t := Tick{Due: time.Unix(last+delta, 0).UTC(), Count: 1, Outcome: Outcome(head[0])}
 	t.Through = t.Due
-	if !strings.ContainsRune("SWAPEMQXODLF", rune(t.Outcome)) {
+	if strings.IndexByte("SWAPEMQXODLF", head[0]) < 0 {
 		return bad()
 	}
 	for head = head[1:]; head != ""; {
@@ -506,6 +510,9 @@ func decodeTick(word string, last int64) (Tick, error) {
 	if (t.Count > 1) != t.Through.After(t.Due) {
 		return bad()
 	}
+	if detail == "" {
+		return t, nil
+	}
 	if t.Detail, err = url.QueryUnescape(detail); err != nil || len(t.Detail) > maxDetail {
 		return bad()
 	}
@@ -514,10 +521,29 @@ func decodeTick(word string, last int64) (Tick, error) {
 
 // leadingNumber reads the number in base 36, in lower case, that a text begins with.
 func leadingNumber(text string) (n int64, rest string, err error) {
-	i := 0
-	for i < len(text) && (text[i] >= '0' && text[i] <= '9' || text[i] >= 'a' && text[i] <= 'z' || i == 0 && text[i] == '-') {
-		i++
+	i, sign := 0, int64(1)
+	if text != "" && text[0] == '-' {
+		i, sign = 1, -1
 	}
-	n, err = strconv.ParseInt(text[:i], 36, 64)
-	return n, text[i:], err
+	digits := i
+	for ; i < len(text); i++ {
+		switch c := text[i]; {
+		case c >= '0' && c <= '9':
+			n = n*36 + int64(c-'0')
+		case c >= 'a' && c <= 'z':
+			n = n*36 + int64(c-'a'+10)
+		default:
+			if i == digits {
+				return 0, "", errLedger
+			}
+			return sign * n, text[i:], nil
+		}
+		if i-digits > 11 {
+			return 0, "", errLedger
+		}
+	}
+	if i == digits {
+		return 0, "", errLedger
+	}
+	return sign * n, "", nil
 }

@@ -62,6 +62,7 @@ type Rules struct {
 	catchUp     CatchUp
 	limit       int
 	futureOnly  bool
+	dst         schedule.DST
 
 	key      string // stands for what the due times follow from
 	zoneErr  error
@@ -75,8 +76,7 @@ type Rules struct {
 // What is wrong with a CronJob is part of its rules: Decide tells it.
 func Read(c *CronJob, zones schedule.Zones, local *time.Location) *Rules {
 	r := &Rules{zone: time.UTC, concurrency: c.Spec.Concurrency, maxActive: 1, catchUp: CatchUpLatest, limit: defaultCatchUpLimit}
-	var dst schedule.DST
-	dst, r.badNotes = r.annotations(c)
+	r.badNotes = r.annotations(c)
 
 	text := c.Spec.Schedule
 	zone := local
@@ -93,13 +93,13 @@ func Read(c *CronJob, zones schedule.Zones, local *time.Location) *Rules {
 			}
 		}
 	}
-	r.key = fingerprint(c.Spec, local, dst)
+	r.key = fingerprint(c.Spec, local, r.dst)
 	s, err := schedule.Parse(text, zones)
 	if err != nil {
 		r.parseErr = err
 		return r
 	}
-	r.schedule = s.In(zone).WithDST(dst)
+	r.schedule = s.In(zone).WithDST(r.dst)
 	if r.queues() && s.Every() > 0 && s.Every() < time.Minute {
 		// Jobs are named by the minute: a queue could not start them all.
 		r.badNotes = append(r.badNotes, fmt.Errorf("annotations %s and %s are ignored: the schedule %q is due more than once a minute, "+
@@ -138,19 +138,17 @@ func (r *Rules) catchesUpAll() bool { return r.catchUp == CatchUpAll && r.concur
 // ValidateAnnotations returns what is wrong with the annotations of a CronJob, each with the annotation's name and what to do
 // about it. A controller ignores such annotations; admission may refuse them.
 func ValidateAnnotations(c *CronJob) []error {
-	_, bad := new(Rules).annotations(c)
-	return bad
+	return new(Rules).annotations(c)
 }
 
-// annotations reads the annotations into r, apart from the rule for changes of the clocks, which it returns.
-func (r *Rules) annotations(c *CronJob) (schedule.DST, []error) {
+// annotations reads the annotations into r and returns what is wrong with them.
+func (r *Rules) annotations(c *CronJob) []error {
 	n := notes{of: c.Annotations}
-	dst := schedule.Upstream
 	n.oneOf(AnnotationDST, map[string]func(){
 		"upstream": func() {},
-		"once":     func() { dst = schedule.Once },
-		"skip":     func() { dst = schedule.Skip },
-		"both":     func() { dst = schedule.Both },
+		"once":     func() { r.dst = schedule.Once },
+		"skip":     func() { r.dst = schedule.Skip },
+		"both":     func() { r.dst = schedule.Both },
 	}, "upstream, once, skip or both")
 	n.oneOf(AnnotationCatchUp, map[string]func(){
 		"latest": func() { r.catchUp = CatchUpLatest },
@@ -194,7 +192,7 @@ func (r *Rules) annotations(c *CronJob) (schedule.DST, []error) {
 			r.offset = schedule.Spread(c.Namespace+"/"+c.Name, window)
 		}
 	}
-	return dst, n.errs
+	return n.errs
 }
 
 // notes reads annotations and collects what is wrong with them.

@@ -39,6 +39,8 @@ type Spec struct {
 	// ReadOnlyRoot refuses writes outside Mounts.
 	ReadOnlyRoot bool    `json:"readOnlyRoot,omitempty"`
 	Mounts       []Mount `json:"mounts,omitempty"`
+	// OOMScoreAdj is added to the kernel's inclination to kill this container when the machine is out of memory, -1000..1000.
+	OOMScoreAdj int `json:"oomScoreAdj,omitempty"`
 	// HostPID and HostIPC keep the host's namespaces.
 	HostPID bool `json:"hostPID,omitempty"`
 	HostIPC bool `json:"hostIPC,omitempty"`
@@ -46,13 +48,16 @@ type Spec struct {
 	Limits Limits `json:"limits"`
 
 	// LogPath is the file that takes standard output and error, one line a record in the format of the container runtime
-	// interface ("<RFC3339Nano> stdout F <text>"). It is rotated at LogMaxBytes (0: never); at most LogMaxFiles are kept.
+	// interface ("<RFC3339Nano> stdout F <text>"); "": the output is discarded. A line that is longer than 16 KiB, or whose
+	// end is long in coming, is written in pieces that are marked P instead of F. It is rotated at LogMaxBytes (0: never);
+	// the older files are called LogPath.1, LogPath.2 and so on. At most LogMaxFiles (0: 5) are kept, the current one
+	// included.
 	LogPath     string `json:"logPath"`
 	LogMaxBytes int64  `json:"logMaxBytes,omitempty"`
 	LogMaxFiles int    `json:"logMaxFiles,omitempty"`
 
 	Stdin bool `json:"stdin,omitempty"` // keep a pipe open on standard input; otherwise it is /dev/null
-	TTY   bool `json:"tty,omitempty"`
+	TTY   bool `json:"tty,omitempty"`   // all three streams are one terminal
 }
 
 // Mount makes Source, a file or directory of the host, visible at Target.
@@ -74,8 +79,10 @@ type Limits struct {
 type State string
 
 const (
+	// Running means that the command runs, or that what is left to do after its end is being done.
 	Running State = "Running"
-	Exited  State = "Exited"
+	// Exited means that the command has ended, and that how it did is known.
+	Exited State = "Exited"
 	// Lost means that the container is gone and nobody knows how it ended: it is neither a success nor given an exit code.
 	Lost State = "Lost"
 )
@@ -84,15 +91,17 @@ const (
 type Status struct {
 	Spec      Spec
 	State     State
-	PID       int // on the host; 0 unless Running
+	PID       int // of the container's init, on the host; 0 unless Running
 	StartedAt time.Time
-	Exit      *Exit // nil unless Exited
+	Exit      *Exit  // nil unless Exited
+	Reason    string // why, when Lost
 }
 
 // Exit tells how a container ended.
 type Exit struct {
-	Code       int       `json:"code"`             // 0..255; 128 + Signal when a signal ended it
-	Signal     int       `json:"signal,omitempty"` // 0: it ended by itself
-	OOMKilled  bool      `json:"oomKilled,omitempty"`
+	Code       int       `json:"code"`                // 0..255; 128 + Signal when a signal ended it
+	Signal     int       `json:"signal,omitempty"`    // 0: it ended by itself
+	OOMKilled  bool      `json:"oomKilled,omitempty"` // the kernel killed one of its processes for want of memory
 	FinishedAt time.Time `json:"finishedAt"`
+	LogLost    int64     `json:"logLost,omitempty"` // bytes of log that could not be written, because of a full disk for example
 }

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package config holds what users can set, with its defaults and its rules. It reads no flags and no files: the command line
+// fills it in, Validate says what is wrong with it, and package app builds the parts from it.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Manage says which Jobs the controllers look after.
+type Manage string
+
+const (
+	// ManageAll is every Job and CronJob: for standalone, and for clusters whose own loops are switched off.
+	ManageAll Manage = "all"
+	// ManageMarked is only Jobs whose spec.managedBy is MarkedManager; every CronJob is left to the cluster.
+	ManageMarked Manage = "marked"
+)
+
+// MarkedManager is the value of spec.managedBy that means Drover where another Job controller works in the same cluster.
+const MarkedManager = "drover.dev/job-controller"
+
+// ControllerNames are the controllers that can be switched on and off, in the order in which they start.
+var ControllerNames = []string{"job"}
+
+// Controllers configures the controllers, wherever they run.
+type Controllers struct {
+	Manage Manage // default ManageAll
+	// Enabled lists controllers by name; "*" means all, "-name" takes one away. Default: all.
+	Enabled []string
+	// JobWorkers is how many Jobs are looked at at once; 0 means the controller's own default.
+	JobWorkers int
+	// JobBatchPeriod is the shortest time between two status writes of one Job that tell of ended pods; 0 means the
+	// controller's own default.
+	JobBatchPeriod time.Duration
+	// QPS limits the requests a second to the API server; 0 means no limit, as API Priority and Fairness protects it.
+	QPS float32
+}
+
+// Validate reports every setting that makes no sense, by the name of its flag.
+func (c Controllers) Validate() error {
+	var errs []error
+	if c.Manage != "" && c.Manage != ManageAll && c.Manage != ManageMarked {
+		errs = append(errs, fmt.Errorf("--manage: %q is not known; use %q or %q", c.Manage, ManageAll, ManageMarked))
+	}
+	for _, name := range c.Enabled {
+		if bare := strings.TrimPrefix(name, "-"); bare != "*" && !slices.Contains(ControllerNames, bare) {
+			errs = append(errs, fmt.Errorf("--controllers: %q is not known; known are %s", bare, strings.Join(ControllerNames, ", ")))
+		}
+	}
+	if c.JobWorkers < 0 {
+		errs = append(errs, fmt.Errorf("--concurrent-job-syncs: %d is negative", c.JobWorkers))
+	}
+	if c.JobBatchPeriod < 0 {
+		errs = append(errs, fmt.Errorf("--job-batch-period: %v is negative", c.JobBatchPeriod))
+	}
+	if c.QPS < 0 {
+		errs = append(errs, fmt.Errorf("--kube-api-qps: %v is negative; 0 means no limit", c.QPS))
+	}
+	return errors.Join(errs...)
+}
+
+// Runs reports whether the controller of that name is switched on.
+func (c Controllers) Runs(name string) bool {
+	if len(c.Enabled) == 0 {
+		return true
+	}
+	if slices.Contains(c.Enabled, "-"+name) {
+		return false
+	}
+	return slices.Contains(c.Enabled, name) || slices.Contains(c.Enabled, "*")
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// outcome is what is known of a write after its answer.
+type outcome int
+
+const (
+	done    outcome = iota // the API server has done it
+	refused                // it has not, and said so
+	unknown                // the answer was lost, or does not tell
+)
+
+// outcomeOf tells from the error of a write what has become of it.
+func outcomeOf(err error) outcome {
+	switch {
+	case err == nil:
+		return done
+	case apierrors.IsTimeout(err), apierrors.IsServerTimeout(err), apierrors.IsInternalError(err), apierrors.IsUnexpectedServerError(err):
+		return unknown
+	case apierrors.ReasonForError(err) != "":
+		return refused
+	}
+	return unknown
+}
+
+// isQuota reports whether a creation was refused because the namespace's quota is used up.
+func isQuota(err error) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota")
+}
+
+// isNamespaceEnding reports whether a creation was refused because its namespace is being deleted.
+func isNamespaceEnding(err error) bool {
+	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+}

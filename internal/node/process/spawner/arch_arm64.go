@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package spawner
+
+const sysArchPrctl = 0 // the goroutine is in a register

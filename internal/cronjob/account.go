@@ -62,7 +62,7 @@ func Account(o Observed, p Plan, out Outcomes) Accounting {
 	}
 	a.ledger.trim(max(o.Options.LedgerSize, minLedger))
 	a.m.ledger = a.ledger.Encode(o.CronJob.UID)
-	a.m.bare = len(a.ledger.Ticks) == 0 && a.ledger.Origin.IsZero() && a.ledger.Floor.IsZero() && a.ledger.Suspended.IsZero()
+	a.m.bare = a.ledger.bare(o.CronJob)
 	if a.m.ledger == a.m.stored {
 		a.m.ledger = a.m.stored // one text instead of two equal ones
 	}

@@ -262,3 +262,47 @@ func TestAResumedScheduleRunsAgain(t *testing.T) {
 		w.mustHaveStarted("05-16 13:01:00")
 	})
 }
+
+// The API server lets no such edit pass; an object of old times may hold one.
+func TestAnEditThatCannotBeReadIsToldInItsOwnWords(t *testing.T) {
+	w := newWorld(t, at("2024-05-16 10:00:30"), newCronJob("* * * * *"))
+	w.start()
+	w.forward(time.Minute)
+	w.edit("edits the schedule", scheduled("* * * *"))
+	w.forward(5 * time.Minute)
+	w.mustHaveStarted("05-16 10:01:00")
+	w.mustHaveTold("UnParseableCronJobSchedule", 1)
+	w.mustHaveTold("UnparseableSchedule", 0)
+	w.edit("mends it", scheduled("* * * * *"))
+	w.forward(time.Minute)
+	w.mustHaveStarted("05-16 10:01:00", "05-16 10:07:00")
+}
+
+// A laptop without a battery for its clock starts in the past, and is set right later.
+func TestAClockThatIsSetForwardMissesWhatLiesBetween(t *testing.T) {
+	w := newWorld(t, at("2024-05-16 10:00:30"), newCronJob("*/10 * * * *"))
+	w.start()
+	w.forward(15 * time.Minute)
+	w.sleep(3 * time.Hour)
+	w.forward(10 * time.Minute)
+	w.mustHaveStarted("05-16 10:10:00", "05-16 13:10:00", "05-16 13:20:00")
+	w.mustTell(
+		"05-16 10:10:00; started; cj-28597570; late 0s; took 10s",
+		"05-16 10:20:00 … 05-16 13:00:00 (17 times); missed: controller away; no controller was there to see it",
+		"05-16 13:10:00; started; cj-28597750; late 5m30s; took 10s; caught up late",
+		"05-16 13:20:00; started; cj-28597760; late 0s; took 10s",
+	)
+}
+
+func TestAClockThatIsSetBackStartsNothingTwice(t *testing.T) {
+	w := newWorld(t, at("2024-05-16 10:00:30"), newCronJob("*/10 * * * *", history(0, 0)))
+	w.start()
+	w.forward(25 * time.Minute)
+	w.now = w.now.Add(-20 * time.Minute)
+	w.sync()
+	w.forward(time.Minute)
+	w.kill()
+	w.start()
+	w.forward(30 * time.Minute)
+	w.mustHaveStarted("05-16 10:10:00", "05-16 10:20:00", "05-16 10:30:00")
+}

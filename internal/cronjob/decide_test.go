@@ -246,7 +246,7 @@ func TestDecisions(t *testing.T) {
 		},
 		"still active, not time": {
 			situation{cron: newCronJob(hourly, last("2016-05-19 10:00:00"), listing(due10)), children: []Child{due10}, now: "2016-05-19 10:30:00"},
-			turn{Wake: "30m0s", Active: []string{due10.Name}, LastSchedule: "05-19 10:00:00", Write: Eventually},
+			turn{Wake: "30m0s", Active: []string{due10.Name}, LastSchedule: "05-19 10:00:00"},
 		},
 		"still active, is time, Allow": {
 			situation{cron: newCronJob(hourly, last("2016-05-19 10:00:00"), listing(due10)), children: []Child{due10}, now: "2016-05-19 11:00:01"},
@@ -299,7 +299,7 @@ func TestDecisions(t *testing.T) {
 				cron: newCronJob(hourly, last("2016-05-19 11:00:00"), listing(due11)), children: []Child{due11},
 				before: "2016-05-19 11:00:01", now: "2016-05-19 10:59:58",
 			},
-			turn{Wake: "1h0m2s", Active: []string{due11.Name}, LastSchedule: "05-19 11:00:00", Write: Eventually},
+			turn{Wake: "1h0m2s", Active: []string{due11.Name}, LastSchedule: "05-19 11:00:00"},
 		},
 
 		// When none are.
@@ -527,7 +527,7 @@ func TestDecisions(t *testing.T) {
 		},
 		"a Job of the past that the status does not list": {
 			situation{cron: newCronJob(hourly, last("2016-05-19 11:00:00")), children: []Child{due10}, now: "2016-05-19 11:10:00"},
-			turn{Events: []string{strange + due10.Name}, Wake: "50m0s", LastSchedule: "05-19 11:00:00", Write: Eventually},
+			turn{Events: []string{strange + due10.Name}, Wake: "50m0s", LastSchedule: "05-19 11:00:00"},
 		},
 		"a Job started by hand": {
 			situation{cron: newCronJob(hourly), children: []Child{job(created, byHand("m1"))}, now: "2016-05-19 10:10:00"},
@@ -589,7 +589,7 @@ func TestDecisions(t *testing.T) {
 			turn{
 				Tidy:         []string{job("2016-05-19 12:00:00").Name, job("2016-05-19 13:00:00").Name},
 				Events:       []string{removed + job("2016-05-19 12:00:00").Name, removed + job("2016-05-19 13:00:00").Name},
-				LastSchedule: "05-19 13:00:00", Wake: "30m0s", Write: Eventually,
+				LastSchedule: "05-19 13:00:00", Wake: "30m0s",
 			},
 		},
 		"no limits": {
@@ -602,7 +602,7 @@ func TestDecisions(t *testing.T) {
 					job("2016-05-19 11:00:00", ended(Failed, "2016-05-19 11:01:00")), job("2016-05-19 12:00:00", ended(Failed, "2016-05-19 12:01:00")),
 				},
 			},
-			turn{LastSchedule: "05-19 12:00:00", Wake: "30m0s", Write: Eventually},
+			turn{LastSchedule: "05-19 12:00:00", Wake: "30m0s"},
 		},
 		"a limit of none: lastSuccessfulTime is set all the same": {
 			situation{
@@ -637,7 +637,7 @@ func TestDecisions(t *testing.T) {
 				cron: newCronJob(hourly, history(0, 0), last("2016-05-19 10:00:00")), now: "2016-05-19 10:30:00",
 				children: []Child{job("2016-05-19 09:00:00", ended(Failed, "2016-05-19 09:05:00"), func(c *Child) { c.Deleting = true })},
 			},
-			turn{Wake: "30m0s", LastSchedule: "05-19 10:00:00", Write: Eventually},
+			turn{Wake: "30m0s", LastSchedule: "05-19 10:00:00"},
 		},
 		"a Job that no write tells of is not deleted": {
 			situation{

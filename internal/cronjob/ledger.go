@@ -289,6 +289,14 @@ func (l *Ledger) merge(other Ledger) {
 	l.Origin, l.Floor = later(l.Origin, other.Origin), later(l.Floor, other.Floor)
 }
 
+// bare reports whether the ledger says nothing that does not follow from the CronJob and its Jobs as they are stored, so that it
+// need not be written for its own sake.
+func (l *Ledger) bare(c *CronJob) bool {
+	return l.Origin.IsZero() && l.Floor.IsZero() && l.Suspended.IsZero() && !slices.ContainsFunc(l.Ticks, func(t Tick) bool {
+		return t.Outcome != Started || t.Due.After(c.Status.LastSchedule)
+	})
+}
+
 // clone returns a copy that shares nothing.
 func (l Ledger) clone() Ledger {
 	l.Ticks = slices.Clone(l.Ticks)

@@ -134,6 +134,9 @@ func (d *decision) latest() time.Time {
 	run := d.passed()
 	due := run.Last
 	if run.Count == 0 {
+		if d.anchor().After(d.now) {
+			d.because("the last start, or the creation, lies in the future: %s", told(d.anchor()))
+		}
 		return time.Time{}
 	}
 	entry, isNew := d.ledger.find(due), due.After(d.booked)

@@ -4,7 +4,6 @@ package cronjob
 
 import (
 	"errors"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -200,6 +199,12 @@ func (a *account) start(s Start, r StartOutcome, tidied []error) bool {
 	return false
 }
 
+// Codes of HTTP.
+const (
+	codeForbidden      = 403
+	codeRequestTimeout = 408
+)
+
 // isRefusal reports whether the API server has certainly not carried out the request that it answered with err.
 func isRefusal(err error) bool {
 	var status apierrors.APIStatus
@@ -207,13 +212,13 @@ func isRefusal(err error) bool {
 		return false
 	}
 	code := status.Status().Code
-	return code >= 400 && code < 500 && code != http.StatusRequestTimeout
+	return code >= 400 && code < 500 && code != codeRequestTimeout
 }
 
 // isQuota reports whether the API server refused an object for the number of those that exist.
 func isQuota(err error) bool {
 	var status apierrors.APIStatus
-	return errors.As(err, &status) && status.Status().Code == http.StatusForbidden
+	return errors.As(err, &status) && status.Status().Code == codeForbidden
 }
 
 // exists accounts for a Job whose name is taken: by itself, if an earlier answer was lost, or by a stranger.

@@ -38,7 +38,7 @@ func Parse(expr string, zones Zones) (*Schedule, error) {
 		if err != nil {
 			return nil, fmt.Errorf("provided bad location %s: %w", name, err)
 		}
-		if zone != time.Local {
+		if zone.String() != "Local" { // the only zone of that name is the one that the process is in
 			s.zone, s.ownZone = zone, true
 		}
 		s.zoneName = prefix

@@ -82,6 +82,16 @@ func NewControllers(cfg config.Controllers, rc *rest.Config, log *slog.Logger) (
 		}
 		c.add("job", p)
 	}
+	// Where the cluster's own CronJob loop works, it cannot be told to spare one.
+	if cfg.Runs("cronjob") && cfg.Manage != config.ManageMarked {
+		crons := controller.CronJobConfig{Workers: cfg.CronJobWorkers, Local: time.Local}
+		recorder := c.events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "cronjob-controller"})
+		p, err := controller.NewCronJobController(crons, client, c.informers, recorder, clock.RealClock{}, log.With("controller", "cronjob"))
+		if err != nil {
+			return nil, err
+		}
+		c.add("cronjob", p)
+	}
 	return c, nil
 }
 

@@ -24,13 +24,15 @@ import (
 type CronJobConfig struct {
 	// Workers is how many CronJobs are looked at at once; default 16.
 	Workers int
-	// StoreDelay is how long a changed status waits for more to be written with it; default 1 s. It grows with the number of
-	// starts of late, by StoreDelayEach for each, up to StoreDelayMax; defaults 10 ms and 20 s.
+	// StoreDelay is how long a changed status waits for more to be written with it; default 1 s. Where many CronJobs are due at
+	// once it is StoreDelayEach for each of them, up to StoreDelayMax; defaults 15 ms and 30 s.
 	StoreDelay, StoreDelayEach, StoreDelayMax time.Duration
 	// LedgerDelay is how long news that only the ledger tells of wait for a write; default 1 min.
 	LedgerDelay time.Duration
 	// StopTime is how long a controller that ends may go on to store what is not stored yet; default 3 s.
 	StopTime time.Duration
+	// Precedence is told of starts, so that others can let them go first; nil: nobody asks.
+	Precedence *Precedence
 	// Local is the time zone of schedules that name none; default UTC.
 	Local *time.Location
 	// Options are the bounds of single decisions; default cronjob.DefaultOptions, where LedgerSize is 0.
@@ -42,8 +44,8 @@ func (c CronJobConfig) withDefaults() CronJobConfig {
 		c.Workers = 16
 	}
 	setDefaultSpan(&c.StoreDelay, time.Second)
-	setDefaultSpan(&c.StoreDelayEach, 10*time.Millisecond)
-	setDefaultSpan(&c.StoreDelayMax, 20*time.Second)
+	setDefaultSpan(&c.StoreDelayEach, 15*time.Millisecond)
+	setDefaultSpan(&c.StoreDelayMax, 30*time.Second)
 	setDefaultSpan(&c.LedgerDelay, time.Minute)
 	setDefaultSpan(&c.StopTime, 3*time.Second)
 	if c.Local == nil {
@@ -146,7 +148,7 @@ func NewCronJobController(cfg CronJobConfig, client kubernetes.Interface, factor
 func newCronJobController(cfg CronJobConfig, api cronAPI, events eventSink, c clock.WithTicker, log *slog.Logger) *CronJobController {
 	return &CronJobController{
 		cfg: cfg.withDefaults(), api: api, events: events, clock: c, log: log,
-		queue:  newCronQueue("cronjob", c),
+		queue:  newCronQueue("cronjob", c, cfg.Precedence),
 		states: newCronStates(),
 		ready:  make(chan struct{}),
 		awake:  c.Now(),
@@ -206,6 +208,9 @@ func (c *CronJobController) work(ctx context.Context) {
 // turn gives a CronJob one turn. One whose turn goes wrong gets another one later.
 func (c *CronJobController) turn(ctx context.Context, key string) {
 	asked := c.queue.Take(key)
+	if asked.Due {
+		defer c.cfg.Precedence.add(-1)
+	}
 	err := safely(ctx, key, func(ctx context.Context, key string) error { return c.sync(ctx, key, asked) })
 	if err != nil && ctx.Err() == nil {
 		c.log.Error("CronJob could not be looked at, to be tried again", "cronJob", key, "err", err, "again", turnRetry)

@@ -49,7 +49,7 @@ func (c *CronJobController) keepTime(ctx context.Context) {
 		c.noticeJump(before, now)
 		before = now
 		nap := longestNap
-		if next := c.queue.Advance(now); !next.IsZero() {
+		if next := c.advance(now); !next.IsZero() {
 			nap = min(nap, next.Sub(now))
 		}
 		timer.Reset(nap)
@@ -60,6 +60,13 @@ func (c *CronJobController) keepTime(ctx context.Context) {
 		case <-c.queue.Kick:
 		}
 	}
+}
+
+// advance hands out the CronJobs whose time has come, and returns when it comes for the next; the zero time: never.
+func (c *CronJobController) advance(now time.Time) time.Time {
+	due, next := c.queue.Advance(now)
+	c.crowd.add(now, due)
+	return next
 }
 
 // noticeJump has every CronJob looked at again when the clock was set or the machine slept.

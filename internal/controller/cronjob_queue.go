@@ -20,7 +20,8 @@ import (
 type cronQueue struct {
 	workqueue.TypedInterface[string]
 
-	order *byUrgency
+	order      *byUrgency
+	precedence *Precedence // is told of each turn with Due when it is asked for; who takes it tells when it is over
 	// Kick tells that the first alarm may now come earlier than before.
 	Kick chan struct{}
 
@@ -50,12 +51,13 @@ const (
 	urgencies
 )
 
-// newCronQueue returns a queue whose metrics carry that name.
-func newCronQueue(name string, c clock.WithTicker) *cronQueue {
+// newCronQueue returns a queue whose metrics carry that name. p may be nil.
+func newCronQueue(name string, c clock.WithTicker, p *Precedence) *cronQueue {
 	order := &byUrgency{clock: c, want: map[string]place{}, in: map[string]place{}}
 	return &cronQueue{
 		TypedInterface: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[string]{Name: name, Clock: c, Queue: order}),
 		order:          order,
+		precedence:     p,
 		Kick:           make(chan struct{}, 1),
 		looks:          alarms{at: map[string]*alarm{}},
 		stores:         alarms{at: map[string]*alarm{}},
@@ -80,6 +82,9 @@ func (q *cronQueue) Store(key string) { q.ask(key, cronAsk{Store: true}, place{u
 func (q *cronQueue) ask(key string, what cronAsk, where place) {
 	q.mu.Lock()
 	asked := q.pending[key]
+	if what.Due && !asked.Due {
+		q.precedence.add(1)
+	}
 	what.Look, what.Store, what.Due = asked.Look || what.Look, asked.Store || what.Store, asked.Due || what.Due
 	if what.Version == "" {
 		what.Version = asked.Version
@@ -119,12 +124,13 @@ func (q *cronQueue) kickLocked() {
 	}
 }
 
-// Advance hands out what the time has come for, and returns when it comes for the next; the zero time: never.
-func (q *cronQueue) Advance(now time.Time) time.Time {
+// Advance hands out what the time has come for, and returns how many are to be looked at therefore, and when the time comes for
+// the next; the zero time: never.
+func (q *cronQueue) Advance(now time.Time) (due int, next time.Time) {
 	q.mu.Lock()
-	var due []alarm
+	var looks []alarm
 	for a := q.looks.first(); a != nil && !a.time.After(now); a = q.looks.first() {
-		due = append(due, *a)
+		looks = append(looks, *a)
 		q.looks.drop(a.key)
 	}
 	var stores []string
@@ -132,20 +138,19 @@ func (q *cronQueue) Advance(now time.Time) time.Time {
 		stores = append(stores, a.key)
 		q.stores.drop(a.key)
 	}
-	next := time.Time{}
 	for _, a := range []*alarm{q.looks.first(), q.stores.first()} {
 		if a != nil && (next.IsZero() || a.time.Before(next)) {
 			next = a.time
 		}
 	}
 	q.mu.Unlock()
-	for _, a := range due {
+	for _, a := range looks {
 		q.ask(a.key, cronAsk{Look: true, Due: true}, place{urgency: starting, time: a.time, rank: a.rank})
 	}
 	for _, key := range stores {
 		q.Store(key)
 	}
-	return next
+	return len(looks), next
 }
 
 // Take returns what is to be done for the key that Get has returned.

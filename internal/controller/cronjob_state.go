@@ -197,7 +197,7 @@ func (s *cronStates) keys() []string {
 	return slices.Sorted(maps.Keys(s.byKey))
 }
 
-// crowd counts the starts of late, to tell a quiet minute from a full one. It is safe for concurrent use.
+// crowd counts the CronJobs whose time has come of late, to tell a quiet minute from a full one. It is safe for concurrent use.
 type crowd struct {
 	mu           sync.Mutex
 	since        time.Time
@@ -205,7 +205,7 @@ type crowd struct {
 }
 
 // crowdPeriod is how far back a crowd is felt, at least; at most it is twice as long.
-const crowdPeriod = 10 * time.Second
+const crowdPeriod = 20 * time.Second
 
 func (w *crowd) add(now time.Time, n int) {
 	w.mu.Lock()
@@ -214,7 +214,7 @@ func (w *crowd) add(now time.Time, n int) {
 	w.here += n
 }
 
-// size returns how many starts there were of late.
+// size returns how many there were.
 func (w *crowd) size(now time.Time) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

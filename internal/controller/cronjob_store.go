@@ -36,7 +36,7 @@ func (s *cronTurn) arm() {
 	case cronjob.Eventually:
 		c.queue.StoreAt(s.key, now.Add(c.cfg.LedgerDelay))
 	case cronjob.Soon:
-		// The more CronJobs start at once, the longer each waits for what follows from its start to be written with it, and the
+		// The more CronJobs are due at once, the longer each waits for what follows from its start to be written with it, and the
 		// longer writes keep out of the way of starts.
 		crowd := time.Duration(c.crowd.size(now)) * c.cfg.StoreDelayEach
 		c.queue.StoreAt(s.key, now.Add(max(c.cfg.StoreDelay, min(crowd, c.cfg.StoreDelayMax))))

@@ -181,7 +181,6 @@ func (s *cronTurn) start(ctx context.Context, start cronjob.Start) cronjob.Start
 		s.c.queue.Look(s.key)
 	}
 	now := s.c.clock.Now()
-	s.c.crowd.add(now, 1)
 	switch {
 	case err == nil:
 		s.c.log.Debug("Created Job", "cronJob", s.key, "job", keyOf(j), "due", start.Due, "late", now.Sub(start.Due))

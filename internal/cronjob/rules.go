@@ -93,7 +93,7 @@ func Read(c *CronJob, zones schedule.Zones, local *time.Location) *Rules {
 			}
 		}
 	}
-	r.key = fingerprint(c.Spec, local, r.dst)
+	r.key = fingerprint(c.Spec, r.dst)
 	s, err := schedule.Parse(text, zones)
 	if err != nil {
 		r.parseErr = err
@@ -109,10 +109,11 @@ func Read(c *CronJob, zones schedule.Zones, local *time.Location) *Rules {
 	return r
 }
 
-// fingerprint returns a short text that changes whenever the due times may.
-func fingerprint(s Spec, local *time.Location, dst schedule.DST) string {
+// fingerprint returns a short text that changes whenever the due times may, but for the zone of schedules that name none: who
+// reads a record need not know it.
+func fingerprint(s Spec, dst schedule.DST) string {
 	h := fnv.New64a()
-	zone := "local " + local.String()
+	zone := "local"
 	if s.TimeZone != nil {
 		zone = *s.TimeZone
 	}
@@ -122,6 +123,9 @@ func fingerprint(s Spec, local *time.Location, dst schedule.DST) string {
 
 // Schedule returns the schedule in its zone and under its rule for changes of the clocks, or nil when it cannot be read.
 func (r *Rules) Schedule() *schedule.Schedule { return r.schedule }
+
+// Key returns a short text that stands for what the due times follow from: see Ledger.Key.
+func (r *Rules) Key() string { return r.key }
 
 // Offset returns how long after a due time its start is.
 func (r *Rules) Offset() time.Duration { return r.offset }

@@ -72,7 +72,7 @@ func NewControllers(cfg config.Controllers, rc *rest.Config, log *slog.Logger) (
 	}
 	startsFirst := controller.NewPrecedence(clock.RealClock{})
 	if cfg.Runs("job") {
-		jobs := controller.JobConfig{Workers: cfg.JobWorkers, BatchPeriod: cfg.JobBatchPeriod, Precedence: startsFirst}
+		jobs := controller.JobConfig{Workers: cfg.JobWorkers, BatchPeriod: cfg.JobBatchPeriod, Groups: cfg.Groups, Precedence: startsFirst}
 		if cfg.Manage == config.ManageMarked {
 			jobs.ManagerName, jobs.OnlyMarked = config.MarkedManager, true
 		}

@@ -158,7 +158,7 @@ func NewRoot(f *command.Factory, deps Deps) *cobra.Command {
 		trigger.NewCommand(f, trigger.Run),
 		cron.NewCommand(f, cron.RunLint),
 	)
-	group(other, "Other:", kubectl.NewCommand(f, kubectl.Run))
+	group(other, "Other:", kubectl.NewCommand(f, kubectl.Run), newVersion(f))
 	root.SetHelpCommandGroupID(other)
 	root.SetCompletionCommandGroupID(other)
 	root.AddCommand(&cobra.Command{
@@ -167,6 +167,22 @@ func NewRoot(f *command.Factory, deps Deps) *cobra.Command {
 		Long:  command.ExitCodesHelp() + "\nkubectl's own are passed on.",
 	})
 	return root
+}
+
+func newVersion(f *command.Factory) *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Long: `Print the version of this binary. "drover kubectl version" prints that of the cluster.
+
+` + command.ExitCodesHelp(command.ExitOK, command.ExitUsage),
+		Example: "  drover version",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintln(f.Streams.Out, version(f.Version))
+			return err
+		},
+	}
 }
 
 func version(v string) string {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -89,15 +90,18 @@ type jobSync struct {
 	job   *batchv1.Job // changes with every write
 	began time.Time
 
-	action string // for the metrics
-	wakeIn time.Duration
-	lazy   bool
+	extras   job.Extras
+	podGroup string // what new pods join; ""
+	action   string // for the metrics
+	wakeIn   time.Duration
+	lazy     bool
 
 	mu   sync.Mutex // guards ledger and errs while requests run beside each other
 	errs []error
 }
 
 func (s *jobSync) run(ctx context.Context) error {
+	s.readExtras()
 	ledger := s.state.ledger
 	s.state.catchUp()
 	if err := ledger.Follow(s.job); err != nil {
@@ -116,6 +120,9 @@ func (s *jobSync) run(ctx context.Context) error {
 		return err
 	}
 	ledger.Fold()
+	if err := s.group(ctx); err != nil {
+		return err
+	}
 
 	plan := job.Decide(s.observed())
 	s.c.log.Debug("Decided", "job", s.key, "because", plan.Because)
@@ -142,9 +149,23 @@ func (s *jobSync) run(ctx context.Context) error {
 }
 
 func (s *jobSync) observed() job.Observed {
-	return job.Observed{
-		Job: s.job, Pods: s.state.ledger, Now: s.c.clock.Now(), Settled: len(s.state.unresolved) == 0, Options: s.c.cfg.Options,
+	options := s.c.cfg.Options
+	options.StartTimeout = s.extras.StartTimeout
+	if s.extras.Backoff != nil {
+		options.Backoff = *s.extras.Backoff
 	}
+	return job.Observed{Job: s.job, Pods: s.state.ledger, Now: s.c.clock.Now(), Settled: len(s.state.unresolved) == 0, Options: options}
+}
+
+// readExtras reads what the annotations of the Job ask for, and says once what is wrong with them.
+func (s *jobSync) readExtras() {
+	var problems []string
+	s.extras, problems = job.ExtrasOf(s.job)
+	text := strings.Join(problems, "; ")
+	if text != "" && text != s.state.mistakes {
+		s.event(corev1.EventTypeWarning, job.ReasonInvalidAnnotation, "%s", text)
+	}
+	s.state.mistakes = text
 }
 
 // wake asks for the next look after d at the latest; 0 asks for nothing.
@@ -262,7 +283,7 @@ func (s *jobSync) account(ctx context.Context) (upToDate bool, err error) {
 		if s.state.dirtySince.IsZero() {
 			s.state.dirtySince = now
 		}
-		cadence := job.Cadence{Batch: s.c.cfg.BatchPeriod, Gauge: s.c.cfg.GaugeDelay}
+		cadence := job.Cadence{Batch: s.c.cfg.BatchPeriod, Gauge: s.c.gaugeDelay()}
 		if wait := cadence.Wait(a.Urgency, now, s.state.lastWrite, s.state.dirtySince); wait > 0 {
 			s.wake(wait, true)
 			return true, nil

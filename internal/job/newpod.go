@@ -32,9 +32,12 @@ func NewPod(j *batchv1.Job, c Creation) (*corev1.Pod, error) {
 			Labels:          template.Labels,
 			Annotations:     template.Annotations,
 			Finalizers:      tracked(template.Finalizers),
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(j, batchv1.SchemeGroupVersion.WithKind("Job"))},
+			OwnerReferences: []metav1.OwnerReference{*controllerRef(j)},
 		},
 		Spec: template.Spec,
+	}
+	if text := j.Annotations[RetainFailedLogsAnnotation]; text != "" {
+		pod.Annotations = with(pod.Annotations, RetainFailedLogsAnnotation, text) // nodes see no Jobs
 	}
 	if c.Index == noIndex {
 		return pod, nil

@@ -44,3 +44,6 @@ start
 specs default "$focus" 'OffByDefault|\[Serial\]'
 procs=1 specs serial "$focus.*\[Serial\]" 'OffByDefault'
 stop
+
+start --feature-gates=GenericWorkload=true,WorkloadWithJob=true
+specs gates "$focus.*OffByDefault" '\[Serial\]'

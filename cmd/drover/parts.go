@@ -51,12 +51,13 @@ func node(_ context.Context, env *standalone.Env) (standalone.Part, error) {
 		Name: env.NodeName, Dir: env.Dir.Node(), Hide: []string{string(env.Dir)}, Ephemeral: env.Ephemeral,
 		Bind: env.BindIP, APIServer: server.Host,
 		Cert: pki.Node.CertPath(keys), Key: pki.Node.KeyPath(keys), CA: pki.CAPath(keys),
-		Client: pki.KubeletClientName,
+		Client: pki.KubeletClientName, Images: env.Images,
 	},
 		env.ClientConfig(controlplane.NodeUserPrefix+env.NodeName, controlplane.NodesGroup),
 		env.ClientConfig(controlplane.ProvisionerUser), env.Log)
 }
 
 func controllers(_ context.Context, env *standalone.Env) (standalone.Part, error) {
-	return app.NewControllers(config.Controllers{Manage: config.ManageAll}, env.ClientConfig(controlplane.ControllersUser), env.Log)
+	cfg := config.Controllers{Manage: config.ManageAll, Groups: env.FeatureGates[config.GateWorkloadWithJob]}
+	return app.NewControllers(cfg, env.ClientConfig(controlplane.ControllersUser), env.Log)
 }

@@ -71,7 +71,7 @@ func NewControllers(cfg config.Controllers, rc *rest.Config, log *slog.Logger) (
 		log:       log,
 	}
 	if cfg.Runs("job") {
-		jobs := controller.JobConfig{Workers: cfg.JobWorkers, BatchPeriod: cfg.JobBatchPeriod}
+		jobs := controller.JobConfig{Workers: cfg.JobWorkers, BatchPeriod: cfg.JobBatchPeriod, Groups: cfg.Groups}
 		if cfg.Manage == config.ManageMarked {
 			jobs.ManagerName, jobs.OnlyMarked = config.MarkedManager, true
 		}

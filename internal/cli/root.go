@@ -150,7 +150,7 @@ func NewRoot(f *command.Factory, deps Deps) *cobra.Command {
 		suspend.NewResumeCommand(f, suspend.Run),
 		deletecmd.NewCommand(f, deletecmd.Run),
 	)
-	group(other, "Other:", kubectl.NewCommand(f, kubectl.Run))
+	group(other, "Other:", kubectl.NewCommand(f, kubectl.Run), newVersion(f))
 	root.SetHelpCommandGroupID(other)
 	root.SetCompletionCommandGroupID(other)
 	root.AddCommand(&cobra.Command{
@@ -159,6 +159,22 @@ func NewRoot(f *command.Factory, deps Deps) *cobra.Command {
 		Long:  command.ExitCodesHelp() + "\nkubectl's own are passed on.",
 	})
 	return root
+}
+
+func newVersion(f *command.Factory) *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Long: `Print the version of this binary. "drover kubectl version" prints that of the cluster.
+
+` + command.ExitCodesHelp(command.ExitOK, command.ExitUsage),
+		Example: "  drover version",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintln(f.Streams.Out, version(f.Version))
+			return err
+		},
+	}
 }
 
 func version(v string) string {

@@ -25,6 +25,20 @@ const (
 // MarkedManager is the value of spec.managedBy that means Drover where another Job controller works in the same cluster.
 const MarkedManager = "drover.dev/job-controller"
 
+// GateWorkloadWithJob is the feature gate of Kubernetes that Controllers.Groups stands for.
+const GateWorkloadWithJob = "WorkloadWithJob"
+
+// SetGates takes from gates what concerns the controllers. It fails on a name that does not.
+func (c *Controllers) SetGates(gates map[string]bool) error {
+	for name, on := range gates {
+		if name != GateWorkloadWithJob {
+			return fmt.Errorf("--feature-gates: %q is not known; known is %s", name, GateWorkloadWithJob)
+		}
+		c.Groups = on
+	}
+	return nil
+}
+
 // ControllerNames are the controllers that can be switched on and off, in the order in which they start.
 var ControllerNames = []string{"job"}
 
@@ -38,6 +52,8 @@ type Controllers struct {
 	// JobBatchPeriod is the shortest time between two status writes of one Job that tell of ended pods; 0 means the
 	// controller's own default.
 	JobBatchPeriod time.Duration
+	// Groups makes Workloads and PodGroups for Jobs, as the gate WorkloadWithJob of Kubernetes does.
+	Groups bool
 	// QPS limits the requests a second to the API server; 0 means no limit, as API Priority and Fairness protects it.
 	QPS float32
 }

@@ -30,12 +30,14 @@ type JobConfig struct {
 	// the Job, or changes a condition, is written at once.
 	BatchPeriod time.Duration
 	// GaugeDelay is how long the numbers of active, ready and terminating pods may be behind; default 250 ms. It lets a Job
-	// that is done quickly be told in one write.
+	// that is done quickly be told in one write. While there are many Jobs at work, it is four times as long.
 	GaugeDelay time.Duration
 	// ManagerName is the value of spec.managedBy that means this controller; default kubernetes.io/job-controller.
 	ManagerName string
 	// OnlyMarked leaves Jobs without spec.managedBy to the controller of the cluster.
 	OnlyMarked bool
+	// Groups makes a Workload and a PodGroup for each new Job, as Kubernetes does whose gate WorkloadWithJob is on.
+	Groups bool
 	// Options are the bounds of single decisions; default job.DefaultOptions.
 	Options job.Options
 }
@@ -91,6 +93,8 @@ type JobController struct {
 	pods     cache.Indexer
 	synced   []cache.InformerSynced
 
+	groups *jobGroups // nil: Jobs get none
+
 	queue   keyQueue
 	orphans keyQueue
 	expired keyQueue
@@ -138,6 +142,13 @@ func NewJobController(cfg JobConfig, client kubernetes.Interface, factory inform
 		return nil, fmt.Errorf("watching pods: %w", err)
 	}
 	jc.synced = []cache.InformerSynced{jobsSynced.HasSynced, podsSynced.HasSynced}
+	if cfg.Groups {
+		groups, synced, err := newJobGroups(client, factory)
+		if err != nil {
+			return nil, err
+		}
+		jc.groups, jc.synced = groups, append(jc.synced, synced...)
+	}
 	return jc, nil
 }
 

@@ -123,6 +123,9 @@ func (s *jobSync) createOne(ctx context.Context, c job.Creation) error {
 	if err != nil {
 		return apierrors.NewBadRequest(err.Error())
 	}
+	if s.podGroup != "" {
+		p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: new(s.podGroup)}
+	}
 	created, err := s.c.api.CreatePod(ctx, p)
 	if apierrors.IsAlreadyExists(err) {
 		created, err = s.existing(ctx, c.Name)

@@ -233,7 +233,7 @@ func (c *JobController) wake(p *corev1.Pod, when wakeup) {
 	case promptly:
 		c.queue.Add(keyOf(j))
 	case lazily:
-		c.queue.AddLazily(keyOf(j), c.cfg.GaugeDelay)
+		c.queue.AddLazily(keyOf(j), c.gaugeDelay())
 	}
 }
 

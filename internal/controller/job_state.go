@@ -17,6 +17,7 @@ import (
 // jobState is what is remembered of one Job, by UID, between its syncs. All of it can be had again from the API server; after
 // a restart it is.
 type jobState struct {
+	groups  job.Grouping // written by us; the caches may not have it yet
 	mu      sync.Mutex
 	pending []podChange        // what the watch has told since the last sync, oldest first
 	written string             // resource version of our last status write
@@ -132,6 +133,24 @@ const maxEnded = 1 << 14
 
 func newJobStates() *jobStates {
 	return &jobStates{byUID: map[types.UID]*jobState{}, ended: map[types.UID]bool{}}
+}
+
+// manyJobs is from how many Jobs at work on they share the API server so thinly that a quick one takes longer than GaugeDelay.
+const manyJobs = 32
+
+// gaugeDelay returns how long a mere number may be behind now.
+func (c *JobController) gaugeDelay() time.Duration {
+	if c.states.len() >= manyJobs {
+		return 4 * c.cfg.GaugeDelay
+	}
+	return c.cfg.GaugeDelay
+}
+
+// len returns how many Jobs are at work.
+func (s *jobStates) len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.byUID)
 }
 
 func (s *jobStates) get(uid types.UID) *jobState {

@@ -89,9 +89,10 @@ type jobSync struct {
 	job   *batchv1.Job // changes with every write
 	began time.Time
 
-	action string // for the metrics
-	wakeIn time.Duration
-	lazy   bool
+	podGroup string // what new pods join; ""
+	action   string // for the metrics
+	wakeIn   time.Duration
+	lazy     bool
 
 	mu   sync.Mutex // guards ledger and errs while requests run beside each other
 	errs []error
@@ -116,6 +117,9 @@ func (s *jobSync) run(ctx context.Context) error {
 		return err
 	}
 	ledger.Fold()
+	if err := s.group(ctx); err != nil {
+		return err
+	}
 
 	plan := job.Decide(s.observed())
 	s.c.log.Debug("Decided", "job", s.key, "because", plan.Because)
@@ -262,7 +266,7 @@ func (s *jobSync) account(ctx context.Context) (upToDate bool, err error) {
 		if s.state.dirtySince.IsZero() {
 			s.state.dirtySince = now
 		}
-		cadence := job.Cadence{Batch: s.c.cfg.BatchPeriod, Gauge: s.c.cfg.GaugeDelay}
+		cadence := job.Cadence{Batch: s.c.cfg.BatchPeriod, Gauge: s.c.gaugeDelay()}
 		if wait := cadence.Wait(a.Urgency, now, s.state.lastWrite, s.state.dirtySince); wait > 0 {
 			s.wake(wait, true)
 			return true, nil

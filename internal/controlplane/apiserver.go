@@ -101,7 +101,6 @@ func serverOptions(c *Config) (*options.ServerRunOptions, error) {
 	o.KubeletConfig.PreferredAddressTypes = []string{"InternalIP", "Hostname"}
 
 	o.APIEnablement.RuntimeConfig = c.apis(gateEnabled)
-	o.Features.EnableProfiling = false
 	// Nobody waits for a load balancer here, and everything that watches is stopped before the server.
 	o.GenericServerRunOptions.ShutdownDelayDuration = 0
 	o.GenericServerRunOptions.ShutdownWatchTerminationGracePeriod = 0

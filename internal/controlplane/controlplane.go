@@ -16,8 +16,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/url"
 	"os"
 	"sync"
 	"time"
@@ -28,6 +26,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/drover-dev/drover/internal/controlplane/inprocess"
 )
 
 // Plane is one control plane.
@@ -58,30 +58,22 @@ func New(config Config) (*Plane, error) {
 func (p *Plane) Ready() <-chan struct{} { return p.ready }
 
 // ClientConfig returns how a part of this process reaches the API server as user, a member of groups, with the rights that
-// RBAC gives to that user. It works once Ready is closed, without a limit on its rate, and speaks protobuf: clients of kinds
-// that are defined in the cluster must set another content type. Each client that is made of it has a connection of its
-// own.
+// RBAC gives to that user. It works once Ready is closed, without a limit on its rate and without a connection, and speaks
+// protobuf: clients of kinds that are defined in the cluster must set another content type.
 //
 // The configuration carries a secret of this process that can act as anybody: it must not be written anywhere.
 func (p *Plane) ClientConfig(user string, groups ...string) *rest.Config {
-	config := p.impersonate(user, groups...)
-	// Client-go lets all clients with equal certificates share one connection, where each would wait for the others' bytes.
-	// It does not with a proxy function. This one also keeps what is local from going through a proxy of the environment.
-	config.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
-	return config
-}
-
-// impersonate returns how to act as user over the connection that the control plane's own clients share.
-func (p *Plane) impersonate(user string, groups ...string) *rest.Config {
 	config := rest.CopyConfig(p.server.loopback)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: groups}
 	config.UserAgent = "drover/" + user
+	config.TLSClientConfig = rest.TLSClientConfig{}
+	config.Transport = &inprocess.Transport{Handler: p.server.chain.GenericAPIServer.Handler}
 	return config
 }
 
 // controllerConfig returns how an upstream controller acts: as the service account of that name in kube-system.
 func (p *Plane) controllerConfig(name string) *rest.Config {
-	return p.impersonate("system:serviceaccount:kube-system:" + name)
+	return p.ClientConfig("system:serviceaccount:kube-system:" + name)
 }
 
 // fail ends the plane with err. Only the first error counts.

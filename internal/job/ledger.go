@@ -269,6 +269,9 @@ func (l *Ledger) Unseen() []*corev1.Pod {
 	return pods
 }
 
+// Len returns how many pods belong to the Job, whatever has become of them.
+func (l *Ledger) Len() int { return len(l.entries) - len(l.claims) }
+
 // Tracked returns the pods that still carry the tracking finalizer as far as is known, in the order of their names.
 func (l *Ledger) Tracked() []PodKey {
 	var keys []PodKey

@@ -32,7 +32,7 @@ func NewPod(j *batchv1.Job, c Creation) (*corev1.Pod, error) {
 			Labels:          template.Labels,
 			Annotations:     template.Annotations,
 			Finalizers:      tracked(template.Finalizers),
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(j, batchv1.SchemeGroupVersion.WithKind("Job"))},
+			OwnerReferences: []metav1.OwnerReference{*controllerRef(j)},
 		},
 		Spec: template.Spec,
 	}

@@ -54,9 +54,10 @@ type Config struct {
 	// KubernetesVersion is what the node reports as its kubelet's. Default: v1.37.2.
 	KubernetesVersion string
 
-	// RoutineEvents adds the events that only say that all goes well: Pulled, Created, Started, Killing. Each is a write to the
-	// API server. Events that explain trouble are always sent.
-	RoutineEvents bool
+	// RoutineAfter is how long the events that only say that all goes well (Pulled, Created, Started, Killing) wait. Each is a
+	// write to the API server; a pod that has succeeded by then is told about by its status alone. Events that explain trouble
+	// are sent at once. Default: 1 s; negative: they are never sent.
+	RoutineAfter time.Duration
 
 	// StartConcurrency is how many pods may be prepared at once, and how many containers started. Default: twice the number of
 	// CPUs, at least 4.
@@ -106,6 +107,7 @@ func (c Config) withDefaults() (Config, error) {
 	orDefault(&c.ClusterDomain, "cluster.local")
 	orDefault(&c.KubernetesVersion, "v1.37.2")
 	orDefault(&c.StartConcurrency, max(4, 2*runtime.NumCPU()))
+	orDefault(&c.RoutineAfter, time.Second)
 	orDefault(&c.StatusDelay, 100*time.Millisecond)
 	orDefault(&c.BackOff, podlife.BackOff{Base: 10 * time.Second, Max: 5 * time.Minute})
 	orDefault(&c.ImageBackOff, podlife.BackOff{Base: 10 * time.Second, Max: 5 * time.Minute})

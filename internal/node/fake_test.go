@@ -242,7 +242,8 @@ func inWorld(t *testing.T, edit func(*world), test func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, client: fake.NewClientset(), rt: newFakeRuntime(), dir: dir, cfg: Config{
 			Name: "n", Dir: dir, FilesDir: filepath.Join(dir, "files"), APIClients: []string{"x"},
-			Heartbeat: time.Hour, // a renewal is slow in the API server of tests
+			Heartbeat:    time.Hour, // a renewal is slow in the API server of tests
+			RoutineAfter: -1,
 		}}
 		numberVersions(w.client)
 		if edit != nil {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -58,6 +59,7 @@ type Node struct {
 	events          events
 	prepares        *tickets
 	starts          *tickets
+	queued          atomic.Int64 // when pods were last seen to queue up, in Unix nanoseconds
 	informer        cache.SharedIndexInformer
 	listener        net.Listener // of the node's API; nil without one
 	ready           chan struct{}
@@ -111,10 +113,7 @@ func New(cfg Config, client kubernetes.Interface, rt Runtime, serving *tls.Confi
 	n.prober = probe.New(n.probeExec, n.clock)
 	n.informer = n.newInformer()
 	n.broadcaster = record.NewBroadcaster()
-	n.events = events{
-		recorder: n.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "kubelet", Host: cfg.Name}),
-		routine:  cfg.RoutineEvents,
-	}
+	n.events = events{n.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "kubelet", Host: cfg.Name})}
 	if serving != nil {
 		if n.tls, err = servingConfig(serving, cfg.APIClients); err != nil {
 			return nil, err

@@ -769,3 +769,25 @@ func TestConfigValidateNamesEveryProblem(t *testing.T) {
 		}
 	}
 }
+
+func TestKubeletsRoutineEventsAreToldOfPodsThatSomebodyMayLookAt(t *testing.T) {
+	started := []string{"Created: Container created", "Pulled: Container image \"busybox\" already present on machine", "Started: Container started"}
+	cases := map[string]struct {
+		container string
+		want      []string
+	}{
+		"one that runs":                        {"c: run", started},
+		"one that has failed at once":          {"c: exit 1", started},
+		"one that has succeeded at once":       {"c: exit 0", nil},
+		"one that has succeeded after a while": {"c: sleep 3s", started},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) { w.cfg.RoutineAfter = time.Second }, func(w *world) {
+				w.create(newPod("p", never, c.container))
+				w.pass(10 * time.Second)
+				check(t, "events", c.want, w.events("p"))
+			})
+		})
+	}
+}

@@ -274,5 +274,12 @@ func (t *tickets) take(ctx context.Context) (release func(), err error) {
 	}
 }
 
-// crowded reports whether pods queue up to be started.
-func (n *Node) crowded() bool { return n.prepares.waiting.Load()+n.starts.waiting.Load() > 0 }
+// crowded reports whether pods queue up to be started, or have within the last second.
+func (n *Node) crowded() bool {
+	now := n.clock.Now()
+	if n.prepares.waiting.Load()+n.starts.waiting.Load() > 0 {
+		n.queued.Store(now.UnixNano())
+		return true
+	}
+	return now.Sub(time.Unix(0, n.queued.Load())) < time.Second
+}

@@ -76,7 +76,7 @@ func (w *worker) start(ctx, opCtx context.Context, name string, epoch int32) {
 		w.noteTrouble(name, spec.Image, t)
 		return
 	}
-	w.n.events.ordinary(pod, name, "Pulled", fmt.Sprintf("Container image %q already present on machine", spec.Image))
+	w.ordinary(pod, name, "Pulled", fmt.Sprintf("Container image %q already present on machine", spec.Image))
 	plan, err := w.n.containerSpec(opCtx, pod, spec, img, volumes, id)
 	if opCtx.Err() != nil {
 		return
@@ -97,8 +97,8 @@ func (w *worker) start(ctx, opCtx context.Context, name string, epoch int32) {
 		return
 	}
 	release()
-	w.n.events.ordinary(pod, name, "Created", "Container created")
-	w.n.events.ordinary(pod, name, "Started", "Container started")
+	w.ordinary(pod, name, "Created", "Container created")
+	w.ordinary(pod, name, "Started", "Container started")
 	w.running(ctx, pod, spec, id, status)
 }
 
@@ -258,7 +258,7 @@ func (w *worker) imageTrouble(c *corev1.Container, img image.Image, found bool, 
 	}
 	if len(img.Command(c.Command, c.Args)) == 0 || !found && len(c.Command) == 0 {
 		return &trouble{reasonErrImagePull, fmt.Sprintf("nothing is pulled on this node, and image %q is not in its table of images, so it is not known what "+
-			"container %q should run: give the container a command, which then runs as a program of this machine, or add the image to the table", c.Image, c.Name), back}
+			"container %q should run: give the container a command, which then runs as a program of this machine, or add the image to the table (drover up --images)", c.Image, c.Name), back}
 	}
 	return nil
 }

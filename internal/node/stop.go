@@ -96,7 +96,7 @@ func (w *worker) end(ctx context.Context, e ending) {
 		return
 	}
 	if e.message == "" {
-		w.n.events.ordinary(pod, e.name, "Killing", "Stopping container "+e.name)
+		w.ordinary(pod, e.name, "Killing", "Stopping container "+e.name)
 	} else {
 		w.n.events.container(pod, e.name, corev1.EventTypeNormal, "Killing", e.message)
 	}

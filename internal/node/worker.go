@@ -53,6 +53,7 @@ type worker struct {
 	finishing    bool
 	status       writing
 	told         map[string]int32 // what was said, and is not said again
+	routine      routine
 }
 
 // container is what a worker knows of a container.
@@ -322,8 +323,10 @@ func (w *worker) tellBackOff(name string) {
 func (w *worker) settleLocked(ctx context.Context, facts podlife.Facts, plan podlife.Plan, at *earliest) bool {
 	idle := !w.preparing && w.starting == "" && !podlife.AnyRunning(facts.Containers)
 	facts.Ended = plan.Finish && idle && !w.finishing
+	status := podlife.Status(facts, plan)
+	w.tellRoutineLocked(facts.Now, status.Phase == corev1.PodFailed, at)
 	if !w.removed {
-		w.writeLocked(ctx, podlife.Status(facts, plan), at)
+		w.writeLocked(ctx, status, at)
 	}
 	if facts.Ended && w.removed {
 		w.freed.Store(true)

@@ -46,7 +46,11 @@ func (w *worker) writeLocked(ctx context.Context, status corev1.PodStatus, at *e
 	if w.status.dirty.IsZero() {
 		w.status.dirty = now
 	}
-	due := w.status.dirty.Add(w.statusDelay(&status))
+	since := w.status.dirty
+	if w.pod.Status.Phase == corev1.PodPending && status.Phase == corev1.PodRunning {
+		since = begun(&status, since) // how long it took to get there says nothing of how long it runs
+	}
+	due := since.Add(w.statusDelay(&status))
 	if w.status.tries.next.After(due) {
 		due = w.status.tries.next
 	}
@@ -64,6 +68,16 @@ func (w *worker) writeLocked(ctx context.Context, status corev1.PodStatus, at *e
 	pod := w.pod.DeepCopy()
 	pod.Status = status
 	w.goBusy(func() { w.write(ctx, pod) })
+}
+
+// begun returns when the newest container of a pod began to run, since if none has after that.
+func begun(status *corev1.PodStatus, since time.Time) time.Time {
+	for i := range status.ContainerStatuses {
+		if r := status.ContainerStatuses[i].State.Running; r != nil && r.StartedAt.After(since) {
+			since = r.StartedAt.Time
+		}
+	}
+	return since
 }
 
 // statusDelay returns how long a status may wait for the next one. The longer delays keep a burst of pods from being a burst of news

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
+	"github.com/drover-dev/drover/internal/node/image"
 	"github.com/drover-dev/drover/internal/standalone/logfile"
 	"github.com/drover-dev/drover/internal/standalone/pki"
 )
@@ -47,9 +48,11 @@ type Config struct {
 	// one goes on with.
 	Ephemeral    bool
 	FeatureGates map[string]bool
-	Verbosity    int    // of the log file: 0 to 10, as klog's
-	Version      string // of drover, for status
-	HostName     string // "": the machine's
+	// Images say what images stand for on this machine; they go before the table that every node has.
+	Images    image.Table
+	Verbosity int    // of the log file: 0 to 10, as klog's
+	Version   string // of drover, for status
+	HostName  string // "": the machine's
 	// StopTimeout is for tests; 0: the constant of that name.
 	StopTimeout time.Duration
 	Clock       clock.WithTicker // nil: the real one
@@ -132,6 +135,7 @@ type Env struct {
 	Verbosity    int // klog's; Log drops what is finer
 	Ephemeral    bool
 	FeatureGates map[string]bool
+	Images       image.Table
 	// Listener is for the API server. Everything else that listens does so on BindIP, on a port of its own.
 	Listener net.Listener
 	BindIP   net.IP
@@ -257,6 +261,7 @@ func (r *run) prepare(ctx context.Context, log *logfile.Writer) error {
 	server := (&net.TCPAddr{IP: reach(r.config.BindAddress), Port: port}).String()
 	r.env = Env{
 		Dir: r.config.Dir, Verbosity: r.config.Verbosity, Ephemeral: r.config.Ephemeral, FeatureGates: r.config.FeatureGates,
+		Images:   r.config.Images,
 		Log:      slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelInfo - slog.Level(r.config.Verbosity)})),
 		Listener: listener, BindIP: r.config.BindAddress, NodeName: nodeName, Server: "https://" + server,
 		Step: r.progress.Step,

@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/drover-dev/drover/internal/node"
+	"github.com/drover-dev/drover/internal/node/image"
 	"github.com/drover-dev/drover/internal/node/process"
 	"github.com/drover-dev/drover/internal/node/provision"
 )
@@ -41,6 +42,8 @@ type Config struct {
 	APIServer string
 	// Cert, Key and CA are files: what the node shows, and who signs the certificates of its clients.
 	Cert, Key, CA string
+	// Images go before the table that every node has.
+	Images image.Table
 	// Client is the common name of the one client that may use the node's API.
 	Client string
 }
@@ -84,7 +87,7 @@ func New(cfg Config, asNode, asProvisioner *rest.Config, log *slog.Logger) (_ *N
 	}
 	n, err := node.New(node.Config{
 		Name: cfg.Name, Dir: cfg.Dir, IPs: []string{cfg.Bind.String()}, Bind: net.JoinHostPort(cfg.Bind.String(), "0"),
-		APIClients: []string{cfg.Client}, APIServer: cfg.APIServer, Log: log,
+		APIClients: []string{cfg.Client}, APIServer: cfg.APIServer, Images: cfg.Images, Log: log,
 	}, client, runtime, serving)
 	if err != nil {
 		return nil, err

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/component-base/cli/flag"
 	"k8s.io/klog/v2"
 
 	"github.com/drover-dev/drover/internal/app"
@@ -65,6 +66,7 @@ type usageError struct{ error }
 // NewCommand returns the command; run is called with what the flags say.
 func NewCommand(logTo io.Writer, run func(ctx context.Context, o *Options, log *slog.Logger) error) *cobra.Command {
 	o := &Options{Lease: app.DefaultLease("kube-system")}
+	var gates map[string]bool
 	cmd := &cobra.Command{
 		Use:   "drover-controller",
 		Short: "Run Drover's controllers against a Kubernetes API server",
@@ -83,7 +85,7 @@ Exit codes: 0 asked to stop, 1 could not start or had to stop, 2 wrong usage.`,
 		},
 		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.Controllers.Validate(); err != nil {
+			if err := errors.Join(o.Controllers.SetGates(gates), o.Controllers.Validate()); err != nil {
 				return usageError{err}
 			}
 			level := slog.LevelInfo
@@ -104,6 +106,7 @@ Exit codes: 0 asked to stop, 1 could not start or had to stop, 2 wrong usage.`,
 	f.IntVar(&o.Controllers.JobWorkers, "concurrent-job-syncs", 0, "Jobs looked at at once (default 16)")
 	f.DurationVar(&o.Controllers.JobBatchPeriod, "job-batch-period", 0, "shortest time between two status writes of one Job that tell of ended pods (default 1s)")
 	f.Float32Var(&o.Controllers.QPS, "kube-api-qps", 0, "limit of requests a second to the API server; 0: none, API Priority and Fairness protects it")
+	f.Var(flag.NewMapStringBool(&gates), "feature-gates", "feature gates of the cluster that concern its Job controller: "+config.GateWorkloadWithJob+"=true makes a Workload and a PodGroup for each Job")
 	f.BoolVar(&o.LeaderElect, "leader-elect", true, "work only while holding a lease, so that several of these can stand by for each other")
 	f.StringVar(&o.Lease.Namespace, "leader-elect-namespace", o.Lease.Namespace, "namespace of the lease")
 	f.StringVar(&o.Lease.Name, "leader-elect-name", o.Lease.Name, "name of the lease")

@@ -9,10 +9,12 @@ package up
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"syscall"
 
@@ -20,6 +22,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/component-base/cli/flag"
 
+	"github.com/drover-dev/drover/internal/node/image"
 	"github.com/drover-dev/drover/internal/standalone"
 )
 
@@ -37,7 +40,12 @@ type Options struct {
 	Detach       bool
 	FeatureGates map[string]bool
 	Verbosity    int
+	// Images is the path of a table of images; "": ImagesFile in the data directory, if it is there.
+	Images string
 }
+
+// ImagesFile is the name of the table of images in a data directory.
+const ImagesFile = "images.yaml"
 
 // NewCommand returns the command. dataDir returns the absolute path of the data directory that the root's --data-dir, the environment and the
 // default come to, and whether it was named by one of the first two.
@@ -77,6 +85,9 @@ Exit codes:
 					Try: []string{"--bind-address 127.0.0.1 for this machine alone", "--bind-address 0.0.0.0 for everybody"},
 				}
 			}
+			if o.Images, err = imagesPath(o); err != nil {
+				return err
+			}
 			return run(cmd.Context(), o)
 		},
 	}
@@ -87,6 +98,8 @@ Exit codes:
 		"remove the data directory when the plane stops, and write to it without waiting for the disk; without --data-dir it is a temporary one")
 	flags.BoolVar(&o.Detach, "detach", false, "go on in the background, and return once the plane is ready")
 	flags.Var(flag.NewMapStringBool(&o.FeatureGates), "feature-gates", "Kubernetes feature gates, as NAME=true,NAME=false")
+	flags.StringVar(&o.Images, "images", "",
+		"table of what images stand for on this machine, in YAML; without it "+ImagesFile+" in the data directory, if it is there")
 	flags.IntVarP(&o.Verbosity, "v", "v", 0, "how much goes to the log file, 0 to 10")
 	return cmd
 }
@@ -104,6 +117,10 @@ func Run(parts standalone.Parts) func(context.Context, *Options) error {
 				return fmt.Errorf("leaving the current directory: %w", err)
 			}
 		}
+		images, err := loadImages(o.Images)
+		if err != nil {
+			return err
+		}
 		t, err := newTerminal(o, child)
 		if err != nil {
 			return err
@@ -115,9 +132,42 @@ func Run(parts standalone.Parts) func(context.Context, *Options) error {
 		}
 		return standalone.Run(ctx, standalone.Config{
 			Dir: o.Dir, BindAddress: o.BindAddress, Port: o.Port, Ephemeral: o.Ephemeral, FeatureGates: o.FeatureGates,
-			Verbosity: o.Verbosity, Version: o.Version,
+			Verbosity: o.Verbosity, Version: o.Version, Images: images,
 		}, parts, t)
 	}
+}
+
+// imagesPath returns the absolute path of the table of images; "" if there is none.
+func imagesPath(o *Options) (string, error) {
+	if o.Images == "" {
+		if o.Dir == "" {
+			return "", nil
+		}
+		file := filepath.Join(string(o.Dir), ImagesFile)
+		if _, err := os.Stat(file); errors.Is(err, os.ErrNotExist) {
+			return "", nil
+		}
+		return file, nil
+	}
+	file, err := filepath.Abs(o.Images)
+	if err != nil {
+		return "", fmt.Errorf("finding --images: %w", err)
+	}
+	return file, nil
+}
+
+func loadImages(file string) (image.Table, error) {
+	if file == "" {
+		return nil, nil
+	}
+	table, err := image.Load(file)
+	if err != nil {
+		return nil, &standalone.Error{
+			Doing: "starting the plane", Err: err,
+			Try: []string{"a file like this:  images: [{names: [team/tool], entrypoint: [/opt/tool/bin/tool]}]"},
+		}
+	}
+	return table, nil
 }
 
 func versionText(version string) string {

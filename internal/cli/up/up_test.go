@@ -42,10 +42,12 @@ func TestCommandLine(t *testing.T) {
 		"everything else": {
 			args: []string{
 				"--bind-address", "::", "--port", "6443", "--detach", "--feature-gates", "A=true,B=false", "-v", "4",
+				"--images", "/etc/../images.yaml",
 			},
 			want: &Options{
 				Dir: "/default", DefaultDir: true, BindAddress: net.IPv6unspecified, Port: 6443, Detach: true,
 				FeatureGates: map[string]bool{"A": true, "B": false}, Verbosity: 4,
+				Images: "/images.yaml",
 			},
 		},
 		"an address that is none": {

@@ -12,11 +12,14 @@ package image
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path"
 	"path/filepath"
 	"strings"
 
 	"github.com/distribution/reference"
+
+	"sigs.k8s.io/yaml"
 )
 
 // Image is what a name stands for.
@@ -94,6 +97,25 @@ func (t Table) Lookup(name string) (Image, bool, error) {
 		}
 	}
 	return Image{}, false, nil
+}
+
+// Load reads a table from a YAML or JSON file with a list "images" of entries. What it holds besides, or holds wrongly, is an error
+// that names the field.
+func Load(file string) (Table, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading the table of images: %w", err)
+	}
+	var content struct {
+		Images Table `json:"images"`
+	}
+	if err := yaml.UnmarshalStrict(data, &content); err != nil {
+		return nil, fmt.Errorf("reading the table of images in %s: %w", file, err)
+	}
+	if err := content.Images.Validate(); err != nil {
+		return nil, fmt.Errorf("checking the table of images in %s: %w", file, err)
+	}
+	return content.Images, nil
 }
 
 // Validate reports every entry that cannot work.

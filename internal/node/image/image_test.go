@@ -4,7 +4,10 @@ package image
 
 import (
 	"errors"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -86,5 +89,39 @@ func TestAgnhostRefusesWhatItCannotDo(t *testing.T) {
 	out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
 	if want := "agnhost: command netexec is not available without its image\n"; err == nil || string(out) != want {
 		t.Errorf("output %q, error %v; want %q and a failure", out, err, want)
+	}
+}
+
+func TestLoadReadsATableAndNamesWhatIsWrong(t *testing.T) {
+	cases := map[string]struct {
+		text string
+		want Table
+		err  string
+	}{
+		"a table": {
+			text: "images:\n- names: [team/tool]\n  root: /srv/tool\n  entrypoint: [/bin/tool]\n",
+			want: Table{{Names: []string{"team/tool"}, Root: "/srv/tool", Entrypoint: []string{"/bin/tool"}}},
+		},
+		"nothing":                    {text: ""},
+		"a field that is misspelled": {text: "images:\n- name: tool\n", err: `unknown field "images[0].name"`},
+		"a root that is relative":    {text: "images:\n- names: [tool]\n  root: srv\n", err: `images[0]: root "srv" is not absolute`},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "images.yaml")
+			if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			got, err := Load(file)
+			if c.err != "" {
+				if err == nil || !strings.Contains(err.Error(), c.err) {
+					t.Errorf("error %v, want %s", err, c.err)
+				}
+				return
+			}
+			if diff := cmp.Diff(c.want, got); err != nil || diff != "" {
+				t.Errorf("%v (-want +got):\n%s", err, diff)
+			}
+		})
 	}
 }

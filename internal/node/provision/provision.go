@@ -95,7 +95,7 @@ func New(cfg Config, client kubernetes.Interface) (*Provisioner, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	if err := os.MkdirAll(cfg.Dir, 0o711); err != nil {
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the directory of volumes: %w", err)
 	}
 	factory := informers.NewSharedInformerFactory(client, 0)

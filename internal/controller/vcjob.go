@@ -203,19 +203,6 @@ func (c *VCJobController) cachedJob(key string) (*batch.Job, error) {
 	return o.(*batch.Job), nil
 }
 
-// QueueByName returns what admission must know of a queue: the queue, or nil, and how many others have it as their parent.
-func (c *VCJobController) QueueByName(name string) (q *scheduling.Queue, children int) {
-	for _, o := range c.queues.List() {
-		switch other := o.(*scheduling.Queue); {
-		case other.Name == name:
-			q = other
-		case other.Spec.Parent == name:
-			children++
-		}
-	}
-	return q, children
-}
-
 // commandsFor is an index over Commands by "namespace/name" of the Job that they name.
 const commandsFor = "job"
 

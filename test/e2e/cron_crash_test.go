@@ -41,13 +41,13 @@ func TestKillingEverythingAroundDueTimesStartsEachOnce(t *testing.T) {
 	p := plane.Start(t, options)
 	ctx := t.Context()
 	crons := p.Client().BatchV1().CronJobs("default")
-	begin := time.Now().Truncate(time.Second)
+	begin := time.Now().Truncate(time.Second).Add(20*time.Second - cronPeriod) // as if they had started before
 	for i := range cronCount {
 		name := fmt.Sprintf("c%02d", i)
 		if _, err := crons.Create(ctx, restingCronJob(name), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		// Counted from here, it is due at begin plus i seconds plus a period.
+		// Counted from here, it is due a period later.
 		last := fmt.Sprintf(`{"status":{"lastScheduleTime":%q}}`, begin.Add(time.Duration(i)*time.Second).UTC().Format(time.RFC3339))
 		if _, err := crons.Patch(ctx, name, types.MergePatchType, []byte(last), metav1.PatchOptions{}, "status"); err != nil {
 			t.Fatal(err)

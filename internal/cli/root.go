@@ -16,9 +16,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-
 	"k8s.io/klog/v2"
 
+	"github.com/drover-dev/drover/internal/cli/again"
 	"github.com/drover-dev/drover/internal/cli/apply"
 	"github.com/drover-dev/drover/internal/cli/command"
 	"github.com/drover-dev/drover/internal/cli/cron"
@@ -152,6 +152,8 @@ func NewRoot(f *command.Factory, deps Deps) *cobra.Command {
 		wait.NewCommand(f, wait.Run),
 		suspend.NewCommand(f, suspend.Run),
 		suspend.NewResumeCommand(f, suspend.Run),
+		again.NewRetry(f, again.Run),
+		again.NewRerun(f, again.Run),
 		deletecmd.NewCommand(f, deletecmd.Run),
 		next.NewCommand(f, next.Run),
 		history.NewCommand(f, history.Run),

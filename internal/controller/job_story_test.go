@@ -32,6 +32,7 @@ type story struct {
 }
 
 func newStory(t *testing.T, cfg JobConfig) *story {
+	t.Helper()
 	w := newWorld(t, cfg)
 	return &story{world: w, began: w.clock.Now()}
 }

@@ -128,6 +128,7 @@ func (t *tally) judgeIndexes(l *Ledger) {
 	for _, e := range l.over {
 		switch {
 		case !e.failed || e.index == noIndex || t.succeededIndexes.Has(e.index):
+		case e.deleting: // stopped because the Job has its verdict: that says nothing of its index
 		case e.ruling.failsIndex(), !e.ruling.ignored() && failureCount(e) >= *l.shape.perIndexLimit:
 			t.failedIndexes.Add(e.index)
 		case l.activeAt[e.index] == 0:

@@ -137,6 +137,8 @@ func (c *Cluster) request(what string) (lost func() error, err error) {
 	}
 	none := func() error { return nil }
 	switch fault {
+	case None:
+		return none, nil
 	case Refuse:
 		return none, apierrors.NewTooManyRequests("simulated", 1)
 	case Unreachable:
@@ -147,8 +149,9 @@ func (c *Cluster) request(what string) (lost func() error, err error) {
 		panic(Crash{})
 	case CrashAfter:
 		return func() error { panic(Crash{}) }, nil
+	default:
+		panic(fmt.Sprintf("no such fault: %v", fault))
 	}
-	return none, nil
 }
 
 func (c *Cluster) nextUID(kind string) types.UID {

@@ -26,6 +26,9 @@ e2e: build ## the binary as a user drives it
 upstream-e2e: build ## Kubernetes' own Job and CronJob specs against `drover up`
 	@hack/upstream-e2e.sh
 
+differential: ## the same histories with upstream's controllers and with ours, compared
+	@hack/differential.sh
+
 fuzz: ## a minute of random histories and inputs for each target
 	@hack/fuzz.sh
 
@@ -44,4 +47,4 @@ clean: ## remove what was built
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: demo test build unit integration e2e upstream-e2e fuzz lint generate verify clean help
+.PHONY: demo test build unit integration e2e upstream-e2e differential fuzz lint generate verify clean help

@@ -33,7 +33,7 @@ say "Applying examples/"
 drover apply -f examples/
 
 say "Progress"
-drover ls jobs --watch &
+bin/drover --data-dir "$dir/plane" ls jobs --watch & # not the function: what is ended below is the process itself
 watcher=$!
 mapfile -t jobs < <(drover ls jobs -o name)
 for job in "${jobs[@]}"; do

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-
 	_ "time/tzdata" // schedules name zones, and a bare machine need not have them
 
 	"github.com/spf13/cobra"

@@ -70,8 +70,9 @@ func NewControllers(cfg config.Controllers, rc *rest.Config, log *slog.Logger) (
 		ready:     make(chan struct{}),
 		log:       log,
 	}
+	startsFirst := controller.NewPrecedence(clock.RealClock{})
 	if cfg.Runs("job") {
-		jobs := controller.JobConfig{Workers: cfg.JobWorkers, BatchPeriod: cfg.JobBatchPeriod, Groups: cfg.Groups}
+		jobs := controller.JobConfig{Workers: cfg.JobWorkers, BatchPeriod: cfg.JobBatchPeriod, Groups: cfg.Groups, Precedence: startsFirst}
 		if cfg.Manage == config.ManageMarked {
 			jobs.ManagerName, jobs.OnlyMarked = config.MarkedManager, true
 		}
@@ -81,6 +82,16 @@ func NewControllers(cfg config.Controllers, rc *rest.Config, log *slog.Logger) (
 			return nil, err
 		}
 		c.add("job", p)
+	}
+	// Where the cluster's own CronJob loop works, it cannot be told to spare one.
+	if cfg.Runs("cronjob") && cfg.Manage != config.ManageMarked {
+		crons := controller.CronJobConfig{Workers: cfg.CronJobWorkers, Local: time.Local, Precedence: startsFirst}
+		recorder := c.events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "cronjob-controller"})
+		p, err := controller.NewCronJobController(crons, client, c.informers, recorder, clock.RealClock{}, log.With("controller", "cronjob"))
+		if err != nil {
+			return nil, err
+		}
+		c.add("cronjob", p)
 	}
 	if cfg.Runs("vcjob") {
 		if err := c.newVolcano(cfg, client, rc); err != nil {

@@ -7,6 +7,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -46,6 +47,7 @@ type file struct {
 	path    string // from the root of the project
 	pkg     string // its folder
 	test    bool
+	fset    *token.FileSet // that of all files
 	syntax  *ast.File
 	imports []string
 }
@@ -102,8 +104,10 @@ func isBelow(a, b string) bool { return strings.HasPrefix(a, b+"/") }
 func TestPurePackagesKnowNoWorld(t *testing.T) {
 	allowed := []string{
 		"bytes", "cmp", "encoding/base64", "encoding/binary", "encoding/hex", "encoding/json", "errors", "fmt", "hash/fnv", "iter", "maps", "math",
-		"math/bits", "reflect", "regexp", "slices", "sort", "strconv", "strings", "time", "unicode", "unicode/utf8",
+		"math/bits", "net/url", "reflect", "regexp", "slices", "sort", "strconv", "strings", "time", "unicode", "unicode/utf8",
 	}
+	var fset *token.FileSet // all files have the same
+	sources := map[string][]*ast.File{}
 	for _, f := range files(t) {
 		if f.test || !slices.ContainsFunc(pure, func(p string) bool { return f.pkg == p || isBelow(f.pkg, p) }) {
 			continue
@@ -124,40 +128,103 @@ func TestPurePackagesKnowNoWorld(t *testing.T) {
 			}
 			return true
 		})
-		for _, d := range f.syntax.Decls {
-			g, ok := d.(*ast.GenDecl)
-			if !ok || g.Tok != token.VAR {
-				continue
-			}
-			for _, spec := range g.Specs {
-				for _, name := range spec.(*ast.ValueSpec).Names {
-					if assigned(f.syntax, name.Name) {
-						t.Errorf("%s changes its package variable %s: pure code has no state of its own", f.path, name.Name)
-					}
-				}
-			}
+		sources[f.pkg] = append(sources[f.pkg], f.syntax)
+		fset = f.fset
+	}
+	for pkg, syntax := range sources {
+		for _, name := range changed(fset, syntax) {
+			t.Errorf("%s changes its package variable %s: pure code has no state of its own", pkg, name)
 		}
 	}
 }
 
-// assigned reports whether a file assigns to a plain identifier of that name outside its declaration.
-func assigned(f *ast.File, name string) bool {
-	found := false
-	ast.Inspect(f, func(n ast.Node) bool {
-		if a, ok := n.(*ast.AssignStmt); ok && a.Tok == token.ASSIGN {
-			for _, l := range a.Lhs {
-				if id, ok := l.(*ast.Ident); ok && id.Name == name && (id.Obj == nil || id.Obj.Kind == ast.Var && id.Obj.Decl != nil && isPackageLevel(f, id.Obj)) {
-					found = true
-				}
+// changed returns, sorted, the package variables that a package assigns to outside their declarations.
+func changed(fset *token.FileSet, pkg []*ast.File) []string {
+	// What is imported is not looked up: only the package's own names matter, and what cannot be known without is left out.
+	conf := types.Config{Error: func(error) {}}
+	uses := map[*ast.Ident]types.Object{}
+	p, _ := conf.Check("", fset, pkg, &types.Info{Uses: uses})
+	var names []string
+	note := func(target ast.Expr) {
+		if id, ok := target.(*ast.Ident); ok {
+			if v, ok := uses[id].(*types.Var); ok && v.Parent() == p.Scope() {
+				names = append(names, v.Name())
 			}
 		}
-		return true
-	})
-	return found
+	}
+	for _, f := range pkg {
+		ast.Inspect(f, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.AssignStmt:
+				for _, l := range n.Lhs {
+					note(l)
+				}
+			case *ast.IncDecStmt:
+				note(n.X)
+			case *ast.RangeStmt:
+				note(n.Key)
+				note(n.Value)
+			}
+			return true
+		})
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
-func isPackageLevel(f *ast.File, o *ast.Object) bool {
-	return f.Scope != nil && f.Scope.Lookup(o.Name) == o
+func TestChangedFindsPackageVariables(t *testing.T) {
+	fset := token.NewFileSet()
+	var pkg []*ast.File
+	for _, text := range []string{
+		"package p; import \"nowhere.org/q\"; var a, b, c, d, e = 1, 2, q.Three(), q.Four(), 5",
+		"package p; func f(b int) { a = 2; b = 3; c++; d := 1; d = 2; for e = range 3 { e := e; e++ } }",
+	} {
+		f, err := parser.ParseFile(fset, "", text, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pkg = append(pkg, f)
+	}
+	if got, want := changed(fset, pkg), []string{"a", "c", "e"}; !slices.Equal(got, want) {
+		t.Errorf("changed are %q, want %q", got, want)
+	}
+}
+
+// TestTestsSleepOnlyWhereItCostsNothing lets tests sleep where time is not the machine's, and between two looks at a condition.
+func TestTestsSleepOnlyWhereItCostsNothing(t *testing.T) {
+	seen := 0
+	for _, f := range files(t) {
+		if !f.test || slices.Contains(f.imports, "testing/synctest") {
+			continue
+		}
+		polling := map[ast.Node]bool{}
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			if loop, ok := n.(*ast.ForStmt); ok && loop.Cond != nil {
+				if wait, ok := loop.Post.(*ast.ExprStmt); ok {
+					polling[wait.X] = true
+				}
+			}
+			if call, ok := n.(*ast.CallExpr); ok && isSleep(call.Fun) {
+				seen++
+				if !polling[call] {
+					t.Errorf("%s sleeps: wait for a condition, or use testing/synctest", f.fset.Position(call.Pos()))
+				}
+			}
+			return true
+		})
+	}
+	if seen == 0 {
+		t.Error("no test polls: nothing was checked")
+	}
+}
+
+func isSleep(e ast.Expr) bool {
+	s, ok := e.(*ast.SelectorExpr)
+	if !ok {
+		return false
+	}
+	x, ok := s.X.(*ast.Ident)
+	return ok && x.Name == "time" && s.Sel.Name == "Sleep"
 }
 
 func TestOnlyTheControlPlaneImportsTheHeavyPackages(t *testing.T) {
@@ -230,6 +297,7 @@ func files(t *testing.T) []file {
 	t.Helper()
 	var all []file
 	base := root(t)
+	fset := token.NewFileSet()
 	err := filepath.WalkDir(base, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -243,7 +311,7 @@ func files(t *testing.T) []file {
 		if !strings.HasSuffix(path, ".go") {
 			return nil
 		}
-		syntax, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
+		syntax, err := parser.ParseFile(fset, path, nil, parser.ParseComments)
 		if err != nil {
 			return err
 		}
@@ -251,7 +319,7 @@ func files(t *testing.T) []file {
 		if err != nil {
 			return err
 		}
-		f := file{path: filepath.ToSlash(rel), pkg: filepath.ToSlash(filepath.Dir(rel)), test: strings.HasSuffix(path, "_test.go"), syntax: syntax}
+		f := file{path: filepath.ToSlash(rel), pkg: filepath.ToSlash(filepath.Dir(rel)), test: strings.HasSuffix(path, "_test.go"), fset: fset, syntax: syntax}
 		for _, s := range syntax.Imports {
 			p, err := strconv.Unquote(s.Path.Value)
 			if err != nil {

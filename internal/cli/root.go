@@ -16,20 +16,24 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-
 	"k8s.io/klog/v2"
 
+	"github.com/drover-dev/drover/internal/cli/again"
 	"github.com/drover-dev/drover/internal/cli/apply"
 	"github.com/drover-dev/drover/internal/cli/command"
+	"github.com/drover-dev/drover/internal/cli/cron"
 	deletecmd "github.com/drover-dev/drover/internal/cli/delete"
+	"github.com/drover-dev/drover/internal/cli/history"
 	"github.com/drover-dev/drover/internal/cli/kubectl"
 	"github.com/drover-dev/drover/internal/cli/logs"
 	"github.com/drover-dev/drover/internal/cli/ls"
+	"github.com/drover-dev/drover/internal/cli/next"
 	"github.com/drover-dev/drover/internal/cli/run"
 	_ "github.com/drover-dev/drover/internal/cli/startup" // makes the process start quickly
 	"github.com/drover-dev/drover/internal/cli/suggest"
 	"github.com/drover-dev/drover/internal/cli/suspend"
 	"github.com/drover-dev/drover/internal/cli/target"
+	"github.com/drover-dev/drover/internal/cli/trigger"
 	"github.com/drover-dev/drover/internal/cli/wait"
 )
 
@@ -101,7 +105,7 @@ func NewRoot(f *command.Factory, deps Deps) *cobra.Command {
 	root := &cobra.Command{
 		Use:   Name,
 		Short: "Run batch work on Kubernetes, or on this machine alone",
-		Long: `Drover runs batch work: Jobs, as Kubernetes knows them, on a cluster or on this machine alone.
+		Long: `Drover runs batch work: Jobs and CronJobs, as Kubernetes knows them, on a cluster or on this machine alone.
 
 "drover up" starts a standalone plane here, with the real Kubernetes API. All other commands talk to it, unless
 --kubeconfig or --context names another cluster.`,
@@ -148,7 +152,13 @@ func NewRoot(f *command.Factory, deps Deps) *cobra.Command {
 		wait.NewCommand(f, wait.Run),
 		suspend.NewCommand(f, suspend.Run),
 		suspend.NewResumeCommand(f, suspend.Run),
+		again.NewRetry(f, again.Run),
+		again.NewRerun(f, again.Run),
 		deletecmd.NewCommand(f, deletecmd.Run),
+		next.NewCommand(f, next.Run),
+		history.NewCommand(f, history.Run),
+		trigger.NewCommand(f, trigger.Run),
+		cron.NewCommand(f, cron.RunLint),
 	)
 	group(other, "Other:", kubectl.NewCommand(f, kubectl.Run), newVersion(f))
 	root.SetHelpCommandGroupID(other)

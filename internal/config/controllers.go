@@ -40,7 +40,7 @@ func (c *Controllers) SetGates(gates map[string]bool) error {
 }
 
 // ControllerNames are the controllers that can be switched on and off, in the order in which they start.
-var ControllerNames = []string{"job", "vcjob"}
+var ControllerNames = []string{"job", "cronjob", "vcjob"}
 
 // Controllers configures the controllers, wherever they run.
 type Controllers struct {
@@ -52,6 +52,8 @@ type Controllers struct {
 	// JobBatchPeriod is the shortest time between two status writes of one Job that tell of ended pods; 0 means the
 	// controller's own default.
 	JobBatchPeriod time.Duration
+	// CronJobWorkers is how many CronJobs are looked at at once; 0 means the controller's own default.
+	CronJobWorkers int
 	// Groups makes Workloads and PodGroups for Jobs, as the gate WorkloadWithJob of Kubernetes does.
 	Groups bool
 	// VCJobWorkers is how many Jobs of Volcano are looked at at once; 0 means the controller's own default.
@@ -110,6 +112,9 @@ func (c Controllers) Validate() error {
 	}
 	if c.JobBatchPeriod < 0 {
 		errs = append(errs, fmt.Errorf("--job-batch-period: %v is negative", c.JobBatchPeriod))
+	}
+	if c.CronJobWorkers < 0 {
+		errs = append(errs, fmt.Errorf("--concurrent-cron-job-syncs: %d is negative", c.CronJobWorkers))
 	}
 	if c.QPS < 0 {
 		errs = append(errs, fmt.Errorf("--kube-api-qps: %v is negative; 0 means no limit", c.QPS))

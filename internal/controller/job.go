@@ -36,6 +36,8 @@ type JobConfig struct {
 	ManagerName string
 	// OnlyMarked leaves Jobs without spec.managedBy to the controller of the cluster.
 	OnlyMarked bool
+	// Precedence lets starts of CronJobs go first; nil: there are none in this process.
+	Precedence *Precedence
 	// Groups makes a Workload and a PodGroup for each new Job, as Kubernetes does whose gate WorkloadWithJob is on.
 	Groups bool
 	// Options are the bounds of single decisions; default job.DefaultOptions.
@@ -199,7 +201,12 @@ func (c *JobController) Run(ctx context.Context) error {
 		{c.expired, max(1, c.cfg.Workers/4), c.syncExpired},
 	} {
 		for range q.n {
-			workers.Go(func() { work(ctx, q.queue, q.sync, c.log) })
+			workers.Go(func() {
+				work(ctx, q.queue, func(ctx context.Context, key string) error {
+					c.cfg.Precedence.GiveWay(ctx)
+					return q.sync(ctx, key)
+				}, c.log)
+			})
 		}
 	}
 	<-ctx.Done()

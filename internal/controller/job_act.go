@@ -36,8 +36,15 @@ func (s *jobSync) delete(ctx context.Context, deletions []job.Deletion) {
 				return
 			}
 		}
+		why := ""
+		if d.Late {
+			why = s.whyNotStarted(ctx, d.Pod)
+		}
 		switch err := s.c.api.DeletePod(ctx, s.job.Namespace, d.Pod); {
 		case err == nil:
+			if d.Late {
+				s.event(corev1.EventTypeWarning, job.ReasonStartTimeout, "%s", fmt.Sprintf(job.MessageStartTimeout, d.Pod.Name, s.extras.StartTimeout, why))
+			}
 			s.mu.Lock()
 			s.state.ledger.MarkDeleting(d.Pod.UID)
 			s.mu.Unlock()
@@ -51,6 +58,15 @@ func (s *jobSync) delete(ctx context.Context, deletions []job.Deletion) {
 			s.fail(fmt.Errorf("deleting pod %q: %w", d.Pod.Name, err))
 		}
 	})
+}
+
+// whyNotStarted asks the API server, since the cache does not keep everything of a pod.
+func (s *jobSync) whyNotStarted(ctx context.Context, pod job.PodKey) string {
+	live, err := s.c.api.Pod(ctx, s.job.Namespace, pod.Name)
+	if err != nil || live.UID != pod.UID {
+		return "it has gone meanwhile"
+	}
+	return job.WhyNotStarted(live)
 }
 
 // dropFromCount takes the tracking finalizer off a pod that is about to be deleted and must not count as failed. It reports

@@ -50,7 +50,11 @@ const onlyMetadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetada
 
 // metadataOf carries a write out and returns the metadata of what is stored then.
 func metadataOf(ctx context.Context, r *rest.Request) (*metav1.PartialObjectMetadata, error) {
-	body, err := r.SetHeader("Accept", onlyMetadata).Do(ctx).Raw()
+	result := r.SetHeader("Accept", onlyMetadata).Do(ctx)
+	if err := result.Error(); err != nil { // unlike that of Raw it carries what the API server has said
+		return nil, err
+	}
+	body, err := result.Raw()
 	if err != nil {
 		return nil, err
 	}

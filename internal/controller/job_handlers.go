@@ -32,6 +32,9 @@ func (c *JobController) jobUpdated(before, after *batchv1.Job) {
 		return
 	}
 	c.expire(after)
+	if before.DeletionTimestamp == nil && after.DeletionTimestamp != nil && !c.elsewhere(after) {
+		c.freeOwnerless(after)
+	}
 	switch {
 	case c.elsewhere(after):
 	case job.Finished(after) != nil:
@@ -49,6 +52,21 @@ func (c *JobController) jobDeleted(j *batchv1.Job) {
 	c.states.end(j.UID)
 	if !c.elsewhere(j) {
 		c.orphans.Add(ofJob(j))
+		c.freeOwnerless(j)
+	}
+}
+
+// freeOwnerless has the ownerless pods that j would have adopted looked at again, now that it will not: when they lost their
+// owner, the cache may not yet have known what has become of j.
+func (c *JobController) freeOwnerless(j *batchv1.Job) {
+	pods, err := c.podsFor(j)
+	if err != nil {
+		return
+	}
+	for _, p := range pods {
+		if metav1.GetControllerOfNoCopy(p) == nil && job.IsTracked(p) {
+			c.orphans.Add(onePod(p))
+		}
 	}
 }
 
@@ -61,6 +79,7 @@ func (c *JobController) isOurs(j *batchv1.Job) bool {
 // freeFinished has what is left of a finished Job looked after: its memory goes, and pods that still carry the tracking
 // finalizer lose it.
 func (c *JobController) freeFinished(j *batchv1.Job) {
+	c.freeOwnerless(j)
 	if c.isClosing(j) {
 		return // the worker that has written its end is at it
 	}
@@ -230,6 +249,7 @@ func (c *JobController) wake(p *corev1.Pod, when wakeup) {
 		return
 	}
 	switch when {
+	case never:
 	case promptly:
 		c.queue.Add(keyOf(j))
 	case lazily:

@@ -58,6 +58,7 @@ type storm struct {
 }
 
 func newStorm(t *testing.T, seed uint64) *storm {
+	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 42))
 	s := &storm{t: t, rng: rng, seed: seed, w: newWorld(t, JobConfig{})}
 	s.w.cfg.Options = job.DefaultOptions()

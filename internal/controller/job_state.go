@@ -17,12 +17,13 @@ import (
 // jobState is what is remembered of one Job, by UID, between its syncs. All of it can be had again from the API server; after
 // a restart it is.
 type jobState struct {
-	groups  job.Grouping // written by us; the caches may not have it yet
-	mu      sync.Mutex
-	pending []podChange        // what the watch has told since the last sync, oldest first
-	written string             // resource version of our last status write
-	closing bool               // the status that ends the Job is being written, and its pods are being let go
-	created map[types.UID]bool // made by us; the watch has not told of them yet
+	mistakes string       // in annotations, as last told
+	groups   job.Grouping // written by us; the caches may not have it yet
+	mu       sync.Mutex
+	pending  []podChange        // what the watch has told since the last sync, oldest first
+	written  string             // resource version of our last status write
+	closing  bool               // the status that ends the Job is being written, and its pods are being let go
+	created  map[types.UID]bool // made by us; the watch has not told of them yet
 
 	// What follows belongs to the worker that syncs the Job; the queue gives a key to one worker at a time.
 

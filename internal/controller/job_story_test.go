@@ -16,6 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/drover-dev/drover/internal/job"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -30,6 +32,7 @@ type story struct {
 }
 
 func newStory(t *testing.T, cfg JobConfig) *story {
+	t.Helper()
 	w := newWorld(t, cfg)
 	return &story{world: w, began: w.clock.Now()}
 }
@@ -332,5 +335,47 @@ func TestStoryWorkQueue(t *testing.T) {
 	s.turn("the second fails", func() { s.cluster.Finish(s.firstPod(), 1) })
 	s.after(20 * time.Second)
 	s.turn("the third ends well", func() { s.cluster.Finish(s.firstPod(), 0) })
+	s.end()
+}
+
+func TestStoryBackoffOfOnesOwn(t *testing.T) {
+	s := newStory(t, JobConfig{})
+	s.turn("a user creates a Job that is to be tried again after 2 s, then 4 s", func() {
+		s.submit(func(j *batchv1.Job) { j.Annotations = map[string]string{job.BackoffAnnotation: "base=2s,max=4s"} })
+	})
+	for range 3 {
+		s.turn("its pod fails", func() { s.cluster.Finish(s.firstPod(), 1) })
+		s.after(2100 * time.Millisecond)
+		s.after(2 * time.Second)
+	}
+	s.turn("its pod ends well", func() { s.cluster.Finish(s.firstPod(), 0) })
+	s.end()
+}
+
+func TestStoryAPodThatDoesNotStartCountsAsFailed(t *testing.T) {
+	s := newStory(t, JobConfig{})
+	s.turn("a user creates a Job whose pods must start within a minute, and that may fail once", func() {
+		s.submit(func(j *batchv1.Job) {
+			j.Annotations = map[string]string{job.StartTimeoutAnnotation: "1m"}
+			j.Spec.BackoffLimit = ptr.To[int32](1)
+		})
+	})
+	s.after(59 * time.Second)
+	s.after(2 * time.Second)
+	s.after(11 * time.Second)
+	s.turn("the next pod runs in time", func() { s.cluster.Start(s.firstPod(), true) })
+	s.after(time.Hour)
+	s.turn("it ends well", func() { s.cluster.Finish(s.firstPod(), 0) })
+	s.end()
+}
+
+func TestStoryAnAnnotationThatCannotBeReadIsToldOnce(t *testing.T) {
+	s := newStory(t, JobConfig{})
+	s.turn("a user creates a Job with an annotation that makes no sense", func() {
+		s.submit(func(j *batchv1.Job) { j.Annotations = map[string]string{job.BackoffAnnotation: "soon"} })
+	})
+	s.turn("its pod fails", func() { s.cluster.Finish(s.firstPod(), 1) })
+	s.after(11 * time.Second)
+	s.turn("its pod ends well", func() { s.cluster.Finish(s.firstPod(), 0) })
 	s.end()
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -89,6 +90,7 @@ type jobSync struct {
 	job   *batchv1.Job // changes with every write
 	began time.Time
 
+	extras   job.Extras
 	podGroup string // what new pods join; ""
 	action   string // for the metrics
 	wakeIn   time.Duration
@@ -99,6 +101,7 @@ type jobSync struct {
 }
 
 func (s *jobSync) run(ctx context.Context) error {
+	s.readExtras()
 	ledger := s.state.ledger
 	s.state.catchUp()
 	if err := ledger.Follow(s.job); err != nil {
@@ -146,9 +149,23 @@ func (s *jobSync) run(ctx context.Context) error {
 }
 
 func (s *jobSync) observed() job.Observed {
-	return job.Observed{
-		Job: s.job, Pods: s.state.ledger, Now: s.c.clock.Now(), Settled: len(s.state.unresolved) == 0, Options: s.c.cfg.Options,
+	options := s.c.cfg.Options
+	options.StartTimeout = s.extras.StartTimeout
+	if s.extras.Backoff != nil {
+		options.Backoff = *s.extras.Backoff
 	}
+	return job.Observed{Job: s.job, Pods: s.state.ledger, Now: s.c.clock.Now(), Settled: len(s.state.unresolved) == 0, Options: options}
+}
+
+// readExtras reads what the annotations of the Job ask for, and says once what is wrong with them.
+func (s *jobSync) readExtras() {
+	var problems []string
+	s.extras, problems = job.ExtrasOf(s.job)
+	text := strings.Join(problems, "; ")
+	if text != "" && text != s.state.mistakes {
+		s.event(corev1.EventTypeWarning, job.ReasonInvalidAnnotation, "%s", text)
+	}
+	s.state.mistakes = text
 }
 
 // wake asks for the next look after d at the latest; 0 asks for nothing.

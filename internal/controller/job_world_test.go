@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"math"
 	"slices"
@@ -56,7 +55,7 @@ func newWorld(t *testing.T, cfg JobConfig) *world {
 
 // start begins a controller that knows nothing yet, as after a restart of its process, and lets it list the cluster.
 func (w *world) start() {
-	w.c = newJobController(w.cfg, simulatedAPI{w.cluster}, w, w.clock, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	w.c = newJobController(w.cfg, simulatedAPI{w.cluster}, w, w.clock, slog.New(slog.DiscardHandler))
 	w.c.gate = newGate(1) // one request after the other, so that runs can be repeated
 	w.queues = map[string]*handQueue{}
 	for name, q := range map[string]*keyQueue{"job": &w.c.queue, "orphans": &w.c.orphans, "expired": &w.c.expired} {
@@ -253,15 +252,7 @@ func (w *world) nextTimer() (time.Time, bool) {
 	return next, !next.IsZero()
 }
 
-// status returns what a user sees of a Job's status, in one line.
-func (w *world) status(name string) string {
-	j := w.cluster.FindJob("default", name)
-	if j == nil {
-		return "gone"
-	}
-	return statusLine(j)
-}
-
+// statusLine returns what a user sees of a Job's status, in one line.
 func statusLine(j *batchv1.Job) string {
 	s := &j.Status
 	var b strings.Builder

@@ -3,8 +3,6 @@
 package controller
 
 import (
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
@@ -29,11 +27,6 @@ func outcomeOf(err error) outcome {
 		return refused
 	}
 	return unknown
-}
-
-// isQuota reports whether a creation was refused because the namespace's quota is used up.
-func isQuota(err error) bool {
-	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota")
 }
 
 // isNamespaceEnding reports whether a creation was refused because its namespace is being deleted.

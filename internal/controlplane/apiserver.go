@@ -133,7 +133,7 @@ func newAPIServer(ctx context.Context, c *Config, fail func(error)) (*apiServer,
 	if err := replaceHooks(config.KubeAPIs.ControlPlane.Generic, loopback, fail); err != nil {
 		return nil, err
 	}
-	config.KubeAPIs.Extra.RepairServicesInterval = time.Hour // two lists each; there is one writer, so little can need repair
+	config.KubeAPIs.RepairServicesInterval = time.Hour // two lists each; there is one writer, so little can need repair
 	ready, err := config.Complete()
 	if err != nil {
 		return nil, fmt.Errorf("completing the configuration of kube-apiserver: %w", err)

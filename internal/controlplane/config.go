@@ -87,23 +87,24 @@ var gatedAPIs = map[string]string{
 // Validate reports everything that New would refuse, joined.
 func (c *Config) Validate() error {
 	var errs []error
-	need := func(field, value string) {
-		if value == "" {
+	need := func(field string, set bool) {
+		if !set {
 			errs = append(errs, fmt.Errorf("%s is not set", field))
 		}
 	}
-	need("EtcdDir", c.EtcdDir)
-	need("EtcdSocket", c.EtcdSocket)
-	need("Certs.CA", c.Certs.CA)
-	need("Certs.ServerCert", c.Certs.ServerCert)
-	need("Certs.ServerKey", c.Certs.ServerKey)
-	need("Certs.KubeletClient", c.Certs.KubeletClient)
-	need("Certs.KubeletClientKey", c.Certs.KubeletClientKey)
-	need("Certs.ServiceAccount", c.Certs.ServiceAccount)
-	if c.Listener == nil {
-		errs = append(errs, errors.New("Listener is not set"))
-	} else if _, ok := c.Listener.Addr().(*net.TCPAddr); !ok {
-		errs = append(errs, fmt.Errorf("Listener is %s, not TCP", c.Listener.Addr().Network()))
+	need("EtcdDir", c.EtcdDir != "")
+	need("EtcdSocket", c.EtcdSocket != "")
+	need("Certs.CA", c.Certs.CA != "")
+	need("Certs.ServerCert", c.Certs.ServerCert != "")
+	need("Certs.ServerKey", c.Certs.ServerKey != "")
+	need("Certs.KubeletClient", c.Certs.KubeletClient != "")
+	need("Certs.KubeletClientKey", c.Certs.KubeletClientKey != "")
+	need("Certs.ServiceAccount", c.Certs.ServiceAccount != "")
+	need("Listener", c.Listener != nil)
+	if c.Listener != nil {
+		if _, ok := c.Listener.Addr().(*net.TCPAddr); !ok {
+			errs = append(errs, fmt.Errorf("the network of Listener is %s, not TCP", c.Listener.Addr().Network()))
+		}
 	}
 	if c.ServiceCIDR != "" {
 		if _, _, err := net.ParseCIDR(c.ServiceCIDR); err != nil {

@@ -99,7 +99,7 @@ func (p *Plane) Run(ctx context.Context) error {
 		return err
 	case err := <-failed:
 		select {
-		case <-done:
+		case err = <-done: // the same error, and everything has stopped
 		case <-time.After(stopTimeout):
 		}
 		return err

@@ -187,6 +187,7 @@ func (a *account) name() {
 			}
 		case failedPod:
 			a.uncounted.Failed = append(a.uncounted.Failed, uid)
+		case uncountedPod:
 		}
 	}
 	if l.shape.indexed {
@@ -213,6 +214,7 @@ func (a *account) countDirectly() {
 			if !a.t.listedFailed[uid] {
 				a.status.Failed++
 			}
+		case uncountedPod:
 		}
 	}
 	a.uncounted = batchv1.UncountedTerminatedPods{}

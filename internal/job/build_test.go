@@ -52,6 +52,7 @@ func backoffOf(n int32) jobOption   { return func(j *batchv1.Job) { j.Spec.Backo
 func deadline(seconds int64) jobOption {
 	return func(j *batchv1.Job) { j.Spec.ActiveDeadlineSeconds = &seconds }
 }
+
 func startedAt(s int) jobOption { return func(j *batchv1.Job) { j.Status.StartTime = ptr.To(at(s)) } }
 func suspended(j *batchv1.Job)  { j.Spec.Suspend = ptr.To(true) }
 func onFailure(j *batchv1.Job)  { j.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyOnFailure }

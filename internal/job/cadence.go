@@ -20,6 +20,7 @@ func (c Cadence) Wait(u Urgency, now, last, since time.Time) time.Duration {
 		return max(0, since.Add(c.Gauge).Sub(now), last.Add(c.Batch).Sub(now))
 	case Counts:
 		return max(0, last.Add(c.Batch).Sub(now))
+	default: // there is nothing to write, or no time to lose
+		return 0
 	}
-	return 0
 }

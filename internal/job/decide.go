@@ -27,6 +27,8 @@ type Deletion struct {
 	// only while the pod has ResourceVersion: a pod that has succeeded meanwhile must count.
 	Untrack         bool
 	ResourceVersion string
+	// Late: the pod goes because it has not started in time, and counts as failed.
+	Late bool
 }
 
 // Creation asks for a new pod.
@@ -69,7 +71,9 @@ func Decide(o Observed) Plan {
 		p.because("the Job is suspended")
 		p.deleteAll(o.Pods.active, deleteUntracked)
 	default:
-		p.scale(o, &t)
+		if p.deleteLate(o); len(p.Delete) == 0 {
+			p.scale(o, &t)
+		}
 	}
 	if left, limited := deadlineIn(o); limited && v == nil {
 		p.wakeIn(max(left, time.Millisecond))

@@ -27,6 +27,9 @@ const (
 	MessageSuccessfulDelete     = "Deleted pod: %v"
 	ReasonFailedDelete          = "FailedDelete"
 	MessageFailedDelete         = "Error deleting: %v"
+	ReasonStartTimeout          = "StartTimeout" // ours
+	MessageStartTimeout         = "Pod %s has not started within %v and counts as failed: %s"
+	ReasonInvalidAnnotation     = "InvalidAnnotation" // ours
 	ReasonUnknownCompletionMode = "UnknownCompletionMode"
 	MessageUnknownMode          = "Skipped Job sync because completion mode is unknown"
 )

@@ -327,6 +327,7 @@ func (l *Ledger) list(e *entry) {
 	l.read(e)
 	uid := e.pod.UID
 	switch e.claim {
+	case claimed:
 	case toAdopt, toRelease:
 		l.claims[uid] = e
 		return
@@ -352,6 +353,7 @@ func (l *Ledger) list(e *entry) {
 				l.endingSet.Add(e.index)
 			}
 		}
+	case stateFinished: // counted below
 	}
 	isOver := e.state == stateFinished || e.failed
 	if isOver && e.tracked {
@@ -417,6 +419,7 @@ func (l *Ledger) unlist(e *entry) {
 				l.endingSet.Remove(e.index)
 			}
 		}
+	case stateFinished:
 	}
 	delete(l.over, uid)
 	delete(l.failJob, uid)

@@ -36,6 +36,9 @@ func NewPod(j *batchv1.Job, c Creation) (*corev1.Pod, error) {
 		},
 		Spec: template.Spec,
 	}
+	if text := j.Annotations[RetainFailedLogsAnnotation]; text != "" {
+		pod.Annotations = with(pod.Annotations, RetainFailedLogsAnnotation, text) // nodes see no Jobs
+	}
 	if c.Index == noIndex {
 		return pod, nil
 	}

@@ -27,6 +27,8 @@ type Options struct {
 
 	// MaxPerSync bounds the creations, and the deletions for scaling down, of one plan.
 	MaxPerSync int
+	// StartTimeout is how long a pod may take to start before it counts as failed; 0: for ever.
+	StartTimeout time.Duration
 	// MaxUncounted bounds the successes and failures that one status names at a time.
 	MaxUncounted int
 	// KeepStartTimeOnSuspend leaves status.startTime alone when a Job is suspended, as clusters do whose gate
@@ -126,6 +128,7 @@ func (t *tally) judgeIndexes(l *Ledger) {
 	for _, e := range l.over {
 		switch {
 		case !e.failed || e.index == noIndex || t.succeededIndexes.Has(e.index):
+		case e.deleting: // stopped because the Job has its verdict: that says nothing of its index
 		case e.ruling.failsIndex(), !e.ruling.ignored() && failureCount(e) >= *l.shape.perIndexLimit:
 			t.failedIndexes.Add(e.index)
 		case l.activeAt[e.index] == 0:

@@ -78,7 +78,7 @@ func (p *Plan) deleteAll(pods []*entry, untrack bool) {
 	sorted := slices.Clone(pods)
 	slices.SortFunc(sorted, compareByIndex)
 	for _, e := range sorted {
-		p.Delete = append(p.Delete, Deletion{PodKey{e.pod.Name, e.pod.UID}, untrack && e.tracked, e.pod.ResourceVersion})
+		p.Delete = append(p.Delete, Deletion{Pod: PodKey{e.pod.Name, e.pod.UID}, Untrack: untrack && e.tracked, ResourceVersion: e.pod.ResourceVersion})
 	}
 }
 

@@ -329,6 +329,16 @@ func TestOneSync(t *testing.T) {
 			scene{job: newJob(parallelism(1), indexed(2), perIndex(6), startedAt(0)), pods: []*corev1.Pod{newPod("f0", badlyEnded, atIndex(0), wentThrough(3, 0), ended(1, 1))}, now: 5},
 			[]string{"create index 1 after 0 failures", `status active=1 completed="" failedIndexes=""`, "look again after 1m16s"},
 		},
+		"indexes whose pods a failing Job stops have not failed": {
+			scene{job: newJob(parallelism(3), indexed(3), perIndex(0), maxFailedIndexes(0), startedAt(0)), now: 5, pods: []*corev1.Pod{
+				newPod("r0", running, atIndex(0), wentThrough(0, 0)), newPod("f1", badlyEnded, atIndex(1), wentThrough(0, 0), ended(1, 1)), newPod("r2", running, atIndex(2), wentThrough(0, 0)),
+			}},
+			[]string{
+				"delete r0", "delete r2",
+				`status active=0 terminating=2 uncounted=[]/[r0 f1 r2] completed="" failedIndexes="1" FailureTarget(MaxFailedIndexesExceeded)`,
+				"untrack r0, f1, r2", `status active=0 terminating=2 failed=3 completed="" failedIndexes="1" FailureTarget(MaxFailedIndexesExceeded)`,
+			},
+		},
 		"more failed indexes than allowed": {
 			scene{job: newJob(indexed(4), perIndex(0), maxFailedIndexes(0), startedAt(0)), pods: []*corev1.Pod{newPod("f0", badlyEnded, atIndex(0), wentThrough(0, 0), ended(1, 1))}, now: 5},
 			[]string{

@@ -238,6 +238,7 @@ type world struct {
 
 // inWorld runs a test in a world of its own, in which a node runs.
 func inWorld(t *testing.T, edit func(*world), test func(w *world)) {
+	t.Helper()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, client: fake.NewClientset(), rt: newFakeRuntime(), dir: dir, cfg: Config{
@@ -262,10 +263,7 @@ func numberVersions(client *fake.Clientset) {
 	version := 0
 	client.PrependReactor("*", "*", func(action ktesting.Action) (bool, runtime.Object, error) {
 		var obj runtime.Object
-		switch a := action.(type) {
-		case ktesting.CreateAction:
-			obj = a.GetObject()
-		case ktesting.UpdateAction:
+		if a, ok := action.(ktesting.CreateAction); ok { // an update is one, too
 			obj = a.GetObject()
 		}
 		if o, ok := obj.(metav1.Object); ok {

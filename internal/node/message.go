@@ -45,7 +45,7 @@ func tailOf(path string, limit int64) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // only read
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
 		return "", err

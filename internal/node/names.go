@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/drover-dev/drover/internal/node/podlife"
 	"github.com/drover-dev/drover/internal/node/process"
 )
 
@@ -136,15 +135,6 @@ func findContainer(spec *corev1.PodSpec, name string) *corev1.Container {
 		}
 	}
 	return nil
-}
-
-func isSidecarOf(spec *corev1.PodSpec, name string) bool {
-	for i := range spec.InitContainers {
-		if spec.InitContainers[i].Name == name {
-			return podlife.IsSidecar(&spec.InitContainers[i])
-		}
-	}
-	return false
 }
 
 // podKey is how logs name a pod.

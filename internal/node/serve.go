@@ -303,10 +303,10 @@ func (n *Node) Attach(ctx context.Context, pod *corev1.Pod, container string, s 
 			if err != nil {
 				return err
 			}
-			defer in.Close()
+			defer func() { _ = in.Close() }() // closed already, unless the container has ended first
 			go func() {
 				_, err := io.Copy(in, s.Stdin)
-				in.Close() // while it is open, the container's input does not end
+				_ = in.Close() // while it is open, the container's input does not end
 				if err == nil && spec.StdinOnce {
 					err = rt.CloseStdin(id)
 				}
@@ -336,8 +336,8 @@ func (n *Node) Forward(ctx context.Context, pod *corev1.Pod, port int32, stream 
 	if err != nil {
 		return fmt.Errorf("connecting to port %d of pod %s: %w", port, podKey(pod), err)
 	}
-	defer conn.Close()
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer func() { _ = conn.Close() }() // what is lost with it, the two sides find out
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	go func() {
 		_, _ = io.Copy(conn, stream) // when one side goes, the other learns it by the end of its input

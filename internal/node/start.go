@@ -176,7 +176,7 @@ func (w *worker) postStart(ctx, ended context.Context, pod *corev1.Pod, spec *co
 	c := w.containers[spec.Name]
 	c.Starting = false
 	if err == nil {
-		w.probeLocked(ctx, spec, c)
+		w.probeLocked(spec, c)
 		w.mu.Unlock()
 		w.poke()
 		return
@@ -305,7 +305,7 @@ func (w *worker) watchLocked(ctx context.Context, name string, probes bool) {
 	c.ended, c.end = context.WithCancel(ctx)
 	id := strings.TrimPrefix(c.Latest().ID, idPrefix)
 	if probes {
-		w.probeLocked(ctx, findContainer(&w.pod.Spec, name), c)
+		w.probeLocked(findContainer(&w.pod.Spec, name), c)
 	}
 	end := c.end
 	w.goBusy(func() {
@@ -353,7 +353,7 @@ func (w *worker) ended(name, id string) {
 }
 
 // probeLocked begins the probes of the newest attempt of a container.
-func (w *worker) probeLocked(ctx context.Context, spec *corev1.Container, c *container) {
+func (w *worker) probeLocked(spec *corev1.Container, c *container) {
 	if spec == nil || !probe.Has(spec) || !runs(c) {
 		return
 	}
@@ -416,6 +416,7 @@ func (n *Node) attempt(pod *corev1.Pod, c *corev1.Container, id identity, status
 		State:     podlife.Running,
 	}
 	switch status.State {
+	case process.Running:
 	case process.Exited:
 		a.State = podlife.Exited
 		a.ExitCode, a.Signal = int32(status.Exit.Code), int32(status.Exit.Signal)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package simulate is a cluster in memory for tests: an API server that stores Jobs and pods and is as strict as the real one,
+// Package simulate is a cluster in memory for tests: an API server that stores CronJobs, Jobs and pods and is as strict as the real one,
 // watches that can be slow, nodes that run pods, and faults on demand.
 //
 // It has no goroutines and no clock of its own: time is what the test says it is, and everything random comes from the test's
@@ -30,16 +30,20 @@ type Cluster struct {
 	Fault func(request string) Fault
 	// Quota is how many pods may exist that have not ended; 0: any number.
 	Quota int
+	// JobQuota is how many Jobs may exist; 0: any number. It binds those that are posted.
+	JobQuota int
 
 	version  int64
 	uids     int
 	jobs     map[string]*batchv1.Job
 	pods     map[string]*corev1.Pod
+	crons    map[string]*batchv1.CronJob
 	running  map[types.UID]bool // pods whose node still has something to end
 	log      []Change
 	requests map[string]int
 	violated []string
 	ledger   audit
+	cron     cronAudit
 }
 
 // Fault is what happens to a request.
@@ -66,8 +70,9 @@ type Crash struct{}
 // Change is one message of a watch.
 type Change struct {
 	Version int64
-	Job     *batchv1.Job // either this or Pod
+	Job     *batchv1.Job // one of these three
 	Pod     *corev1.Pod
+	CronJob *batchv1.CronJob
 	Deleted bool
 }
 
@@ -76,6 +81,7 @@ func New(now time.Time) *Cluster {
 	return &Cluster{
 		Now: now, jobs: map[string]*batchv1.Job{}, pods: map[string]*corev1.Pod{}, running: map[types.UID]bool{},
 		requests: map[string]int{}, ledger: newAudit(),
+		crons: map[string]*batchv1.CronJob{}, cron: cronAudit{started: map[string]string{}, newest: map[types.UID]time.Time{}},
 	}
 }
 
@@ -131,6 +137,8 @@ func (c *Cluster) request(what string) (lost func() error, err error) {
 	}
 	none := func() error { return nil }
 	switch fault {
+	case None:
+		return none, nil
 	case Refuse:
 		return none, apierrors.NewTooManyRequests("simulated", 1)
 	case Unreachable:
@@ -141,8 +149,9 @@ func (c *Cluster) request(what string) (lost func() error, err error) {
 		panic(Crash{})
 	case CrashAfter:
 		return func() error { panic(Crash{}) }, nil
+	default:
+		panic(fmt.Sprintf("no such fault: %v", fault))
 	}
-	return none, nil
 }
 
 func (c *Cluster) nextUID(kind string) types.UID {

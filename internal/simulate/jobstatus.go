@@ -51,7 +51,8 @@ func invalidStatus(j *batchv1.Job, old *batchv1.JobStatus) []string {
 	broken(8, failed && !target, "Failed without FailureTarget")
 	broken(9, complete && !success, "Complete without SuccessCriteriaMet")
 	broken(10, finishedNow && s.Active > 0, "finished with active pods")
-	broken(11, finishedNow && (finishedChanged || !s.StartTime.Equal(old.StartTime)) && s.StartTime == nil && !(suspend && ptr.Deref(j.Spec.Completions, -1) == 0), "finished without startTime")
+	neverStarts := suspend && ptr.Deref(j.Spec.Completions, -1) == 0
+	broken(11, finishedNow && (finishedChanged || !s.StartTime.Equal(old.StartTime)) && s.StartTime == nil && !neverStarts, "finished without startTime")
 	broken(12, finishedNow && len(all) > 0, "finished with uncounted pods")
 	broken(13, finishedNow && ptr.Deref(s.Terminating, 0) > 0, "finished with terminating pods")
 	completions := int(ptr.Deref(j.Spec.Completions, 0))
@@ -65,7 +66,8 @@ func invalidStatus(j *batchv1.Job, old *batchv1.JobStatus) []string {
 	}
 	broken(19, is(old, batchv1.JobComplete) && changed(batchv1.JobSuccessCriteriaMet), "SuccessCriteriaMet after Complete")
 	broken(20, s.Failed < old.Failed, "failed went down from %d to %d", old.Failed, s.Failed)
-	broken(21, s.Succeeded < old.Succeeded && !(indexed && ptr.Equal(j.Spec.Completions, j.Spec.Parallelism)), "succeeded went down from %d to %d", old.Succeeded, s.Succeeded)
+	elastic := indexed && ptr.Equal(j.Spec.Completions, j.Spec.Parallelism)
+	broken(21, s.Succeeded < old.Succeeded && !elastic, "succeeded went down from %d to %d", old.Succeeded, s.Succeeded)
 	broken(22, old.CompletionTime != nil && !old.CompletionTime.Equal(s.CompletionTime), "completionTime changed")
 	resumed := is(old, batchv1.JobSuspended) && !is(s, batchv1.JobSuspended)
 	broken(23, old.StartTime != nil && !old.StartTime.Equal(s.StartTime) && !suspend && !resumed, "startTime changed")

@@ -378,7 +378,7 @@ func mountsBelow(dir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close() // only read
+	defer func() { _ = file.Close() }() // only read
 	var found []string
 	lines := bufio.NewScanner(file)
 	for lines.Scan() {

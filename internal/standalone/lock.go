@@ -84,7 +84,7 @@ func lockHolder(path string) (held bool, pid int, err error) {
 	if err != nil {
 		return false, 0, err
 	}
-	defer file.Close() // only read
+	defer func() { _ = file.Close() }() // only read
 	asked := wholeFile(unix.F_RDLCK)
 	if err := unix.FcntlFlock(file.Fd(), unix.F_OFD_GETLK, asked); err != nil {
 		return false, 0, fmt.Errorf("asking for the lock of %s: %w", path, err)

@@ -213,11 +213,11 @@ func (r *run) run(ctx context.Context, parts Parts) (err error) {
 	if err != nil {
 		return explain(r.config.Dir, err)
 	}
-	defer log.Close() // last of all; nothing is buffered
+	defer func() { _ = log.Close() }() // last of all; nothing is buffered
 	if err := r.prepare(ctx, log); err != nil {
 		return err
 	}
-	defer r.env.Listener.Close() // closed already, unless the control plane has never run
+	defer func() { _ = r.env.Listener.Close() }() // closed already, unless the control plane has never run
 
 	err = r.supervise(ctx, parts)
 	if !r.config.Ephemeral {

@@ -289,6 +289,7 @@ type plane struct {
 }
 
 func newPlane(t *testing.T) *plane {
+	t.Helper()
 	p := &plane{t: t, clock: clocktesting.NewFakeClock(start)}
 	p.config = Config{Dir: Dir(t.TempDir()), Version: "v1", HostName: "machine", Clock: p.clock}
 	p.plane = p.prepare("control plane", &fakePart{})
@@ -424,10 +425,10 @@ func (p *plane) wantStory(want ...string) {
 func sortedRuns(story []string) []string {
 	var out, runs []string
 	for _, line := range story {
-		switch {
-		case line == "run controllers" || line == "run node":
+		switch line {
+		case "run controllers", "run node":
 			runs = append(runs, line)
-		case line == "ready":
+		case "ready":
 			if len(runs) == 2 && runs[0] > runs[1] {
 				runs[0], runs[1] = runs[1], runs[0]
 			}

@@ -41,7 +41,7 @@ func (o *openDir) writeState(s State) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(o.Dir.state(), append(data, '\n'), 0o600)
+	return atomicfile.Write(o.state(), append(data, '\n'), 0o600)
 }
 
 // readState returns the zero State if there is none.

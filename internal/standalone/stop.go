@@ -41,7 +41,7 @@ func Stop(ctx context.Context, d Dir, timer clock.WithTicker) (State, error) {
 	if err != nil {
 		return State{}, fmt.Errorf("finding process %d: %w", found.PID, err)
 	}
-	defer process.Release() // frees the handle, and cannot fail in a way that matters
+	defer func() { _ = process.Release() }() // frees the handle, and cannot fail in a way that matters
 	if held, pid, err := lockHolder(d.lock()); err != nil || !held || pid != found.PID {
 		return found.State, errors.Join(ErrNotRunning, err) // it has just ended
 	}

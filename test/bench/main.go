@@ -70,7 +70,7 @@ func (b *bench) run(ctx context.Context) (err error) {
 	if b.dir, err = os.MkdirTemp("", "drover-bench."); err != nil {
 		return fmt.Errorf("making a directory: %w", err)
 	}
-	defer os.RemoveAll(b.dir)
+	defer func() { err = errors.Join(err, os.RemoveAll(b.dir)) }()
 	defer func() { err = errors.Join(err, b.down()) }()
 
 	if b.profile != "" {

@@ -49,6 +49,7 @@ func TestStoppingAtAnyMomentLosesAndDoublesNothing(t *testing.T) {
 }
 
 func crash(t *testing.T, how string, end func(*plane.Plane)) {
+	t.Helper()
 	seed := *seedFlag
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano())

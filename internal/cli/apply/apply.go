@@ -6,10 +6,8 @@ package apply
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/spf13/cobra"
-
 	"k8s.io/apimachinery/pkg/api/meta"
 	kubectlapply "k8s.io/kubectl/pkg/cmd/apply"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
@@ -75,7 +73,7 @@ func Run(_ context.Context, o *Options) error {
 	if err := options.Run(); err != nil {
 		problem := &command.Error{Doing: "applying", Err: err}
 		if meta.IsNoMatchError(err) {
-			problem.Try = []string{fmt.Sprintf("drover kubectl api-resources lists the kinds that the cluster knows")}
+			problem.Try = []string{"drover kubectl api-resources lists the kinds that the cluster knows"}
 		}
 		return problem
 	}

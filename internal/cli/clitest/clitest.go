@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,8 +47,8 @@ type Bench struct {
 func New(objects ...runtime.Object) *Bench {
 	b := &Bench{Client: fake.NewClientset(objects...), Out: &Buffer{}, Err: &Buffer{}}
 	b.Factory = command.NewFactory(command.Streams{In: strings.NewReader(""), Out: b.Out, ErrOut: b.Err}, &target.Target{})
-	b.Factory.Kubernetes = func() (kubernetes.Interface, error) { return b.Client, nil }
-	b.Factory.Namespace = func() (string, error) { return Namespace, nil }
+	b.Kubernetes = func() (kubernetes.Interface, error) { return b.Client, nil }
+	b.Namespace = func() (string, error) { return Namespace, nil }
 	return b
 }
 

@@ -114,6 +114,7 @@ Exit codes: 0 asked to stop, 1 could not start or had to stop, 2 wrong usage.`,
 	f.StringVar(&o.Admission.Service, "webhook-service", "", "namespace/name of the Service by which the API server reaches the webhooks; empty: it reaches the address itself")
 	f.StringVar(&o.Admission.Secret, "webhook-secret", "", "namespace/name of the Secret for the webhooks' certificates (default kube-system/drover-volcano-webhook)")
 	f.StringVar(&o.Admission.SchedulerName, "scheduler-name", "", "scheduler of Volcano's Jobs that name none (default volcano)")
+	f.IntVar(&o.Controllers.CronJobWorkers, "concurrent-cron-job-syncs", 0, "CronJobs looked at at once (default 16)")
 	f.Float32Var(&o.Controllers.QPS, "kube-api-qps", 0, "limit of requests a second to the API server; 0: none, API Priority and Fairness protects it")
 	f.Var(flag.NewMapStringBool(&gates), "feature-gates", "feature gates of the cluster that concern its Job controller: "+config.GateWorkloadWithJob+"=true makes a Workload and a PodGroup for each Job")
 	f.BoolVar(&o.LeaderElect, "leader-elect", true, "work only while holding a lease, so that several of these can stand by for each other")

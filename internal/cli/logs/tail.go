@@ -219,7 +219,7 @@ func (t *tail) read(ctx context.Context, opts *corev1.PodLogOptions) (shown bool
 	if err != nil {
 		return false, err
 	}
-	defer log.Close()
+	defer func() { _ = log.Close() }() // only read
 	head := t.out.head(t.source)
 	skip := t.sameAt
 	begins := true // at the beginning of a line, not of a further piece of a long one

@@ -4,6 +4,7 @@
 package ls
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +15,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -54,6 +54,8 @@ func NewCommand(f *command.Factory, run func(context.Context, *Options) error) *
 TYPE is one of: ` + strings.Join(workload.Names(), ", ") + `. Without it all are listed.
 DONE is successes of those wanted. RETRIES counts failed pods that were allowed another try.
 DURATION runs from the first start to the end, also for work that failed.
+CronJobs alone are listed with their schedules: LAST is how long ago the last due time was that started a Job, RESULT what
+became of that Job, NEXT how long it is until the next.
 
 ` + command.ExitCodesHelp(command.ExitOK, command.ExitFailed, command.ExitDeleted, command.ExitUsage, command.ExitUnreachable),
 		Example: `  # What is going on, and follow it
@@ -274,6 +276,7 @@ func (l *lister) printOne(r row) error {
 // addRow adds a line to the table, which it begins if need be. status replaces the object's own if it is not "".
 func (l *lister) addRow(r row, status string) {
 	wide := l.Output.Format() == printer.Wide
+	own := len(l.Kinds) == 1 && l.Kinds[0].Columns != nil
 	if l.table == nil {
 		var headers []string
 		if !l.NoHeaders {
@@ -282,25 +285,37 @@ func (l *lister) addRow(r row, status string) {
 				headers[0], headers[2] = fmt.Sprintf("%-20s", "NAME"), fmt.Sprintf("%-28s", "STATUS")
 				headers[3] = fmt.Sprintf("%-7s", "DONE")
 			}
+			if own {
+				headers = slices.Concat(headers[:1], l.Kinds[0].Columns, []string{"AGE"})
+			}
 			if l.AllNamespaces {
 				headers = slices.Insert(headers, 0, "NAMESPACE")
 			}
-			if wide {
+			switch {
+			case wide && own:
+				headers = append(headers, "IMAGES")
+			case wide:
 				headers = append(headers, "ACTIVE", "IMAGES")
 			}
 		}
 		l.table = printer.NewTable(l.Factory.Streams.Out, headers)
 	}
-	now := l.Factory.Clock.Now()
+	now := l.Factory.Clock.Now().In(l.Factory.ControllerZone())
 	s := r.kind.Summarize(r.object)
-	if status == "" {
-		status = s.Status
+	cells := []string{r.meta().GetName(), r.kind.GroupVersionKind.Kind, cmp.Or(status, s.Status), s.Done, strconv.Itoa(s.Retries), ran(s, now), age(r.meta(), now)}
+	if r.kind.Endless {
+		cells[4] = "" // its pods are those of others
 	}
-	cells := []string{r.meta().GetName(), r.kind.GroupVersionKind.Kind, status, s.Done, strconv.Itoa(s.Retries), ran(s, now), age(r.meta(), now)}
+	if own {
+		cells = slices.Concat(cells[:1], r.kind.Cells(r.object, now), []string{cmp.Or(status, age(r.meta(), now))})
+	}
 	if l.AllNamespaces {
 		cells = slices.Insert(cells, 0, r.meta().GetNamespace())
 	}
-	if wide {
+	switch {
+	case wide && own:
+		cells = append(cells, s.Images)
+	case wide:
 		cells = append(cells, strconv.Itoa(s.Active), s.Images)
 	}
 	l.table.Row(cells...)
@@ -417,7 +432,7 @@ func (s *screen) printLocked(r row, status string) error {
 	}
 	sum := r.kind.Summarize(r.object)
 	about := fmt.Sprint(status, sum.Status, sum.Done, sum.Retries, sum.Started, sum.Ended)
-	if s.Output.Format() == printer.Wide {
+	if s.Output.Format() == printer.Wide || r.kind.Endless {
 		about += fmt.Sprint(sum.Active)
 	}
 	uid := string(r.meta().GetUID())

@@ -11,18 +11,20 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 
 	. "github.com/drover-dev/drover/internal/cli/clitest"
 	"github.com/drover-dev/drover/internal/cli/command"
 	"github.com/drover-dev/drover/internal/cli/ls"
+	"github.com/drover-dev/drover/internal/cronjob"
 )
 
 // parse returns the options that a command line gives.
@@ -55,6 +57,22 @@ func world() []runtime.Object {
 	}
 }
 
+func cronWorld() []runtime.Object {
+	return []runtime.Object{
+		CronJob("backup", "30 2 * * *", InZone("Europe/Berlin")),
+		CronJob("paused", "* * * * *", func(c *batchv1.CronJob) { c.Spec.Suspend = ptr.To(true) }),
+		CronJob("minutely", "* * * * *", LastScheduled(59*time.Minute), Ledger(
+			cronjob.Tick{Due: Epoch.Add(58 * time.Minute), Outcome: cronjob.Started, Result: cronjob.Failed},
+			cronjob.Tick{Due: Epoch.Add(59 * time.Minute), Outcome: cronjob.Started, Result: cronjob.Complete},
+		)),
+		CronJob("long", "@every 90m", LastScheduled(30*time.Minute), Ledger(
+			cronjob.Tick{Due: Epoch.Add(30 * time.Minute), Outcome: cronjob.Started},
+		), func(c *batchv1.CronJob) { c.Status.Active = make([]corev1.ObjectReference, 1) }),
+		CronJob("never", "0 0 31 2 *"),
+		CronJob("odd", "* * * *"),
+	}
+}
+
 func TestRun(t *testing.T) {
 	cases := map[string]struct {
 		world []runtime.Object
@@ -75,6 +93,9 @@ func TestRun(t *testing.T) {
 		"empty-output-json":     {nil, []string{"-o", "json"}},
 		"mistyped-name":         {world(), []string{"jobs", "brokn"}},
 		"control-characters":    {[]runtime.Object{Job("pi", Running(0, 0, 1), Condition(batchv1.JobFailed, "Evil\x1b[2J", "", 0))}, nil},
+		"cronjobs":              {cronWorld(), []string{"cronjobs"}},
+		"cronjobs-wide":         {cronWorld(), []string{"cj", "-o", "wide", "--no-headers"}},
+		"cronjobs-and-jobs":     {append(cronWorld(), Job("pi", Complete(90*time.Second))), nil},
 		"labels-match-nothing":  {world(), []string{"-l", "batch=x"}},
 		"output-name-in-a-team": {world(), []string{"-A", "-o", "name", "-l", "batch"}},
 	}
@@ -98,8 +119,8 @@ func TestWrongCommandLines(t *testing.T) {
 		meant []string
 		try   []string
 	}{
-		"a mistyped type":           {args: []string{"jbos"}, want: `unknown type "jbos": known are jobs`, meant: []string{"jobs"}},
-		"a name where a type is":    {args: []string{"render"}, want: `unknown type "render": known are jobs`, try: []string{"drover ls jobs render   if that is a name"}},
+		"a mistyped type":           {args: []string{"jbos"}, want: `unknown type "jbos": known are jobs, cronjobs`, meant: []string{"jobs"}},
+		"a name where a type is":    {args: []string{"render"}, want: `unknown type "render": known are jobs, cronjobs`, try: []string{"drover ls jobs render   if that is a name"}},
 		"names everywhere":          {args: []string{"jobs", "pi", "-A"}, want: "names are looked up in one namespace: leave out --all-namespaces"},
 		"names and labels":          {args: []string{"jobs", "pi", "-l", "x"}, want: "names and --selector exclude each other"},
 		"watching several names":    {args: []string{"jobs", "a", "b", "-w"}, want: "--watch follows one name or all: leave out the names or all but one"},

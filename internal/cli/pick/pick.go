@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -198,9 +197,14 @@ func names(list runtime.Object) ([]string, error) {
 
 // Complete returns a completion function for names and "TYPE/NAME" arguments.
 func Complete(f *command.Factory) cobra.CompletionFunc {
+	return CompleteKind(f, workload.Kinds()[0].Name)
+}
+
+// CompleteKind is Complete where a bare name means an object of that kind.
+func CompleteKind(f *command.Factory, bare string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		typ, _, isTyped := strings.Cut(typed, "/")
-		kind, prefix := workload.Kinds()[0], ""
+		kind, prefix := workload.Lookup(bare), ""
 		if isTyped {
 			if kind, prefix = workload.Lookup(typ), typ+"/"; kind == nil {
 				return nil, cobra.ShellCompDirectiveNoFileComp

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -132,7 +131,7 @@ func Run(ctx context.Context, o *Options) error {
 		return o.print(job, structured, " created")
 	}
 
-	v, err := o.seeThrough(ctx, client, namespace, job)
+	v, err := o.SeeThrough(ctx, client, namespace, job)
 	if o.Remove {
 		err = errors.Join(err, o.remove(ctx, client, namespace, job))
 	} else if ctx.Err() != nil {
@@ -149,8 +148,9 @@ func Run(ctx context.Context, o *Options) error {
 	return command.ExitWith(v.Code())
 }
 
-// seeThrough waits until the Job has ended, with or without its logs, and tells how it did.
-func (o *Options) seeThrough(ctx context.Context, client kubernetes.Interface, namespace string, job *batchv1.Job) (wait.Verdict, error) {
+// SeeThrough waits until a Job that was just created has ended, with or without its logs, and tells how it did. Of o it needs Factory,
+// Output, Logs, Remove and Timeout.
+func (o *Options) SeeThrough(ctx context.Context, client kubernetes.Interface, namespace string, job *batchv1.Job) (wait.Verdict, error) {
 	f := o.Factory
 	ref := workload.Ref{Kind: workload.Lookup("job"), Name: job.Name}
 	out := f.Streams.Out

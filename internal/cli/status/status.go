@@ -274,6 +274,7 @@ func jobState(job *batchv1.Job) string {
 		switch condition.Type {
 		case batchv1.JobComplete, batchv1.JobFailed, batchv1.JobSuspended:
 			return string(condition.Type)
+		default: // the others only tell what is to come
 		}
 	}
 	return "Active"

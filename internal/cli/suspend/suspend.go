@@ -8,7 +8,6 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -29,7 +28,8 @@ func NewCommand(f *command.Factory, run func(context.Context, *Options) error) *
 	return newCommand(&Options{Factory: f, Suspend: true}, run, cobra.Command{
 		Use:   "suspend TARGET...",
 		Short: "Suspend work: its pods are stopped, it keeps what it has done",
-		Long: `Suspend work. Its running pods are deleted; what has succeeded stays so. "drover resume" lets it go on.
+		Long: `Suspend work. The running pods of a Job are deleted; what has succeeded stays so. A suspended CronJob starts no Jobs; those
+that run go on. "drover resume" lets it go on.
 
 A target is NAME or TYPE/NAME. Work that has ended cannot be suspended.`,
 		Example: `  # Suspend two Jobs, then all of a batch

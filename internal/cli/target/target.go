@@ -16,7 +16,6 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
-
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"

@@ -48,12 +48,12 @@ func detach(ctx context.Context, show io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("making a pipe: %w", err)
 	}
-	defer readyRead.Close() // only read
+	defer func() { _ = readyRead.Close() }() // only read
 	sayRead, sayWrite, err := os.Pipe()
 	if err != nil {
 		return errors.Join(fmt.Errorf("making a pipe: %w", err), readyWrite.Close())
 	}
-	defer sayRead.Close() // only read
+	defer func() { _ = sayRead.Close() }() // only read
 
 	child := exec.Command(self, os.Args[1:]...)
 	child.Env = append(os.Environ(), detachedEnv+"=1")

@@ -8,11 +8,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -50,12 +51,30 @@ With several targets the exit code is the worst: timeout, then failed, deleted, 
   # Wait for all Jobs of a batch
   drover wait jobs -l batch=nightly`,
 		ValidArgsFunction: pick.Complete(f),
-		Args:              func(_ *cobra.Command, args []string) error { return o.Pick.Parse(args) },
+		Args:              func(_ *cobra.Command, args []string) error { return o.parse(args) },
 		RunE:              func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), o) },
 	}
 	o.Pick.AddFlags(cmd)
 	cmd.Flags().DurationVar(&o.Timeout, "timeout", 0, "give up after this long (default: never)")
 	return cmd
+}
+
+// parse reads the arguments, after the flags. What goes on for ever is not waited for.
+func (o *Options) parse(args []string) error {
+	if err := o.Pick.Parse(args); err != nil {
+		return err
+	}
+	for _, ref := range o.Pick.Refs {
+		if ref.Kind.Endless {
+			return command.Usagef("%s never ends: wait for one of its Jobs, which drover history %s/%s lists", ref, ref.Kind.Name, ref.Name)
+		}
+	}
+	named := len(o.Pick.Kinds)
+	o.Pick.Kinds = slices.DeleteFunc(o.Pick.Kinds, func(k *workload.Kind) bool { return k.Endless })
+	if named > 0 && len(o.Pick.Kinds) == 0 {
+		return command.Usagef("%s never end: wait for Jobs", strings.Join(args, ", "))
+	}
+	return nil
 }
 
 // Verdict is how waiting for one object ended.

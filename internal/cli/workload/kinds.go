@@ -27,9 +27,14 @@ type Kind struct {
 	Plural           string   // "jobs"
 	Aliases          []string // other names by which users may call it
 	GroupVersionKind schema.GroupVersionKind
+	Endless          bool // it goes on until it is deleted, so that there is no end to wait for
 
 	// Summarize sums an object of the kind up. It panics on an object of another kind.
 	Summarize func(runtime.Object) Summary
+	// Columns and Cells are what a list of this kind alone shows between NAME and AGE; nil: what lists of several kinds show.
+	// now is in the zone of the controllers.
+	Columns []string
+	Cells   func(o runtime.Object, now time.Time) []string
 	// PodSelector returns the label selector of an object's pods; nil for a kind without pods of its own.
 	PodSelector func(runtime.Object) string
 	// ManyPods reports whether an object may have several pods at a time or one after another, retries aside.
@@ -57,7 +62,7 @@ func (k *Kind) answersTo(name string) bool {
 
 // Kinds returns the kinds in the order in which they are listed. A name without a type means the first.
 func Kinds() []*Kind {
-	return []*Kind{jobKind()}
+	return []*Kind{jobKind(), cronJobKind()}
 }
 
 // Lookup returns the kind that is called so, or nil.

@@ -93,7 +93,7 @@ func serverRequest(ctx context.Context, req *http.Request) *http.Request {
 // serve runs the handler to its end, and tells the client about it.
 func (t *Transport) serve(w *response, req *http.Request, end func()) {
 	defer end()
-	defer req.Body.Close()
+	defer func() { _ = req.Body.Close() }() // nobody is left to hear of it
 	defer func() {
 		switch p := recover(); p {
 		case nil:
@@ -101,7 +101,7 @@ func (t *Transport) serve(w *response, req *http.Request, end func()) {
 			w.body.close(io.EOF)
 		default:
 			err := errors.New("the server has broken the answer off")
-			if p != http.ErrAbortHandler {
+			if cause, ok := p.(error); !ok || !errors.Is(cause, http.ErrAbortHandler) {
 				err = fmt.Errorf("the server has broken the answer off: %v", p)
 			}
 			w.fail(err)

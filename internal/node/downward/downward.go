@@ -87,8 +87,9 @@ func known(resourceName string) bool {
 	switch corev1.ResourceName(resourceName) {
 	case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage:
 		return true
+	default:
+		return strings.HasPrefix(resourceName, corev1.ResourceHugePagesPrefix)
 	}
-	return strings.HasPrefix(resourceName, corev1.ResourceHugePagesPrefix)
 }
 
 func (v Values) limit(c *corev1.Container, name corev1.ResourceName) resource.Quantity {

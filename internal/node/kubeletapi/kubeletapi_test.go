@@ -96,6 +96,7 @@ func (host) Forward(_ context.Context, _ *corev1.Pod, port int32, stream io.Read
 }
 
 func serve(t *testing.T) *httptest.Server {
+	t.Helper()
 	server := httptest.NewServer(New(host{}, slog.New(slog.DiscardHandler)))
 	t.Cleanup(server.Close)
 	return server

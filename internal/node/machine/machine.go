@@ -94,10 +94,10 @@ func (Facts) Usage(dir string) (Usage, error) {
 	}, nil
 }
 
-// MemoryPressure, DiskPressure and PIDPressure tell when too little is left, by kubelet's defaults.
+// MemoryPressure reports whether too little memory is left, by kubelet's defaults.
 func (u Usage) MemoryPressure() bool { return u.MemoryAvailableBytes < 100<<20 }
 
-// DiskPressure is MemoryPressure for the disk.
+// DiskPressure reports whether too little of the disk is left, by kubelet's defaults.
 func (u Usage) DiskPressure() bool {
 	return u.DiskAvailableBytes < u.DiskBytes/10 || u.Inodes > 0 && u.InodesFree < u.Inodes/20
 }

@@ -35,6 +35,7 @@ const (
 // Kind is a kind of object that can be watched.
 type Kind string
 
+// Kinds, each named as its resource is.
 const (
 	ConfigMap Kind = "configmaps"
 	Secret    Kind = "secrets"

@@ -29,6 +29,7 @@ func count(client *fake.Clientset, verb string) int {
 }
 
 func start(t *testing.T, objects ...*corev1.ConfigMap) (*Store, *fake.Clientset, *testingclock.FakeClock) {
+	t.Helper()
 	client := fake.NewClientset()
 	for _, o := range objects {
 		if err := client.Tracker().Add(o); err != nil {

@@ -19,10 +19,10 @@ func podOf(policy corev1.RestartPolicy, names ...string) *corev1.Pod {
 	pod.Spec.RestartPolicy = policy
 	for _, name := range names {
 		c := corev1.Container{Name: name}
-		switch {
-		case name[:4] == "init":
+		switch name[:4] {
+		case "init":
 			pod.Spec.InitContainers = append(pod.Spec.InitContainers, c)
-		case name[:4] == "side":
+		case "side":
 			always := corev1.ContainerRestartPolicyAlways
 			c.RestartPolicy = &always
 			pod.Spec.InitContainers = append(pod.Spec.InitContainers, c)

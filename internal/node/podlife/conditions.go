@@ -130,6 +130,7 @@ func containersReady(spec *corev1.PodSpec, statuses map[string]*corev1.Container
 	case corev1.PodFailed:
 		c.Reason = reasonPodFailed
 		return c
+	default: // it depends on the containers
 	}
 	var unready []string
 	for i := range spec.InitContainers {
@@ -174,10 +175,10 @@ func podReady(pod *corev1.Pod, containers corev1.PodCondition, foreign []corev1.
 
 func restartingAll(f Facts, plan Plan, phase corev1.PodPhase) corev1.PodCondition {
 	c := corev1.PodCondition{Type: corev1.AllContainersRestarting, Status: corev1.ConditionFalse}
-	switch {
-	case phase == corev1.PodSucceeded:
+	switch phase {
+	case corev1.PodSucceeded:
 		c.Reason = reasonPodCompleted
-	case phase == corev1.PodFailed:
+	case corev1.PodFailed:
 		c.Reason = reasonPodFailed
 	default:
 		d := decision{Facts: f, spec: &f.Pod.Spec, epoch: plan.Epoch}

@@ -224,9 +224,9 @@ func (d *decision) runMains() {
 			d.start(c, "it was never started")
 			alive = true
 		case a.running():
-			if kept := d.judge(c, "Container", true); kept {
-				alive = true
-			}
+			d.judge(c, "Container", true)
+			// Even if it is to end it still runs: the pod must not be finished before, so that its exit code decides.
+			alive = true
 		case shouldRestart(d.spec, c, a.exitCode()):
 			d.restart(c, a)
 			alive = true
@@ -237,9 +237,8 @@ func (d *decision) runMains() {
 	}
 }
 
-// judge plans the end of a running container that fails its startup or liveness probe. It reports false when the container is
-// to end for good.
-func (d *decision) judge(c *corev1.Container, kind string, main bool) bool {
+// judge plans the end of a running container that fails its startup or liveness probe.
+func (d *decision) judge(c *corev1.Container, kind string, main bool) {
 	state := d.Containers[c.Name]
 	restart := shouldRestartKilled(d.spec, c)
 	var kill Kill
@@ -249,7 +248,7 @@ func (d *decision) judge(c *corev1.Container, kind string, main bool) bool {
 	case state.Liveness == Failure && c.LivenessProbe != nil:
 		kill = Kill{Name: c.Name, Message: fmt.Sprintf("%s %s failed liveness probe", kind, c.Name), Probe: c.LivenessProbe}
 	default:
-		return true
+		return
 	}
 	if main && restart {
 		kill.Message += ", will be restarted"
@@ -258,8 +257,6 @@ func (d *decision) judge(c *corev1.Container, kind string, main bool) bool {
 		d.plan.Stop = append(d.plan.Stop, kill)
 		d.because("%s", kill.Message)
 	}
-	// It still runs: the pod must not be finished before it has ended, so that its exit code decides.
-	return true
 }
 
 // runEphemerals plans the containers that somebody added to the running pod; each is started once.

@@ -68,6 +68,7 @@ type Container struct {
 // Verdict is what a probe has found out about a container.
 type Verdict string
 
+// Verdicts. A probe that has not run often enough yet to tell is Unknown.
 const (
 	Unknown Verdict = ""
 	Success Verdict = "Success"
@@ -77,6 +78,7 @@ const (
 // State is where an attempt stands.
 type State string
 
+// States.
 const (
 	Running State = "Running"
 	Exited  State = "Exited"

@@ -33,11 +33,11 @@ type life struct {
 	rand    *rand.Rand
 	f       Facts
 	runs    map[string]int // starts of each container
-	ended   bool
 	history []string
 }
 
 func newLife(t *testing.T, seed uint64) *life {
+	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 1))
 	policies := []corev1.RestartPolicy{never, onFailure, always}
 	var names []string

@@ -254,16 +254,17 @@ func attemptState(a *Attempt, limit int) corev1.ContainerState {
 			FinishedAt:  timestamp(a.FinishedAt),
 			ContainerID: a.ID,
 		}}
+	default: // it has exited
+		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			ExitCode:    a.ExitCode,
+			Signal:      a.Signal,
+			Reason:      a.Reason,
+			Message:     truncate(a.Message, limit),
+			StartedAt:   timestamp(a.StartedAt),
+			FinishedAt:  timestamp(a.FinishedAt),
+			ContainerID: a.ID,
+		}}
 	}
-	return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-		ExitCode:    a.ExitCode,
-		Signal:      a.Signal,
-		Reason:      a.Reason,
-		Message:     truncate(a.Message, limit),
-		StartedAt:   timestamp(a.StartedAt),
-		FinishedAt:  timestamp(a.FinishedAt),
-		ContainerID: a.ID,
-	}}
 }
 
 // timestamp cuts t to whole seconds, which is what the API server keeps, so that statuses can be compared.

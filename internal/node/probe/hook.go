@@ -28,12 +28,12 @@ func (p *Prober) Run(ctx context.Context, t Target, hook *corev1.LifecycleHandle
 			err = fmt.Errorf("command '%s' exited with %d", strings.Join(hook.Exec.Command, " "), code)
 		}
 		if err != nil {
-			return fmt.Errorf("Exec lifecycle hook (%v) for Container %q failed - error: %w, message: %q", hook.Exec.Command, t.Container.Name, err, out.String()) //nolint:staticcheck // kubelet's text
+			return fmt.Errorf("Exec lifecycle hook (%v) for Container %q failed - error: %w, message: %q", hook.Exec.Command, t.Container.Name, err, out.String())
 		}
 		return nil
 	case hook.HTTPGet != nil:
 		if err := p.get(ctx, t, hook.HTTPGet); err != nil {
-			return fmt.Errorf("HTTP lifecycle hook (%s) for Container %q failed - error: %w", hook.HTTPGet.Path, t.Container.Name, err) //nolint:staticcheck // kubelet's text
+			return fmt.Errorf("HTTP lifecycle hook (%s) for Container %q failed - error: %w", hook.HTTPGet.Path, t.Container.Name, err)
 		}
 		return nil
 	case hook.Sleep != nil:

@@ -14,6 +14,7 @@ import (
 // Kind is which probe of a container it is.
 type Kind string
 
+// Kinds, named as events name them.
 const (
 	Startup   Kind = "Startup"
 	Liveness  Kind = "Liveness"

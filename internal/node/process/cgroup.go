@@ -455,14 +455,36 @@ func (c *cgroups) prune(ctx context.Context, known map[string]bool) error {
 	return errors.Join(errs...)
 }
 
-// leave removes the parents if nothing is in them.
-func (c *cgroups) leave() {
+// leaveTimeout is how long leave waits for processes that are on their way out.
+const leaveTimeout = time.Second
+
+// leave removes the parents if nothing is in them. idle says that no container runs: a process that is still there, such as the
+// fork that has just told how an execution ended, is about to go then, and is waited for.
+func (c *cgroups) leave(idle bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
+	defer cancel()
 	for _, parent := range c.distinctParents() {
-		_ = unix.Rmdir(filepath.Join(parent, initsCgroup))
-		_ = unix.Rmdir(parent)
+		leaveCgroup(ctx, filepath.Join(parent, initsCgroup), idle)
+		leaveCgroup(ctx, parent, idle)
 	}
 	if c.systemd != "" {
-		_ = unix.Rmdir(c.systemd)
+		leaveCgroup(ctx, c.systemd, idle)
+	}
+}
+
+// leaveCgroup removes dir, unless it holds other cgroups. If wait is set it waits for processes in it to end, until ctx does.
+func leaveCgroup(ctx context.Context, dir string, wait bool) {
+	for {
+		// Asked before: that they have gone meanwhile is a reason to try again.
+		inhabited := len(processesIn(dir)) > 0
+		if err := unix.Rmdir(dir); !errors.Is(err, unix.EBUSY) || !wait || !inhabited {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(cgroupPoll):
+		}
 	}
 }
 

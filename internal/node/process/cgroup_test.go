@@ -175,7 +175,7 @@ func TestRealVersion2(t *testing.T) {
 	w := newWorld(t, Config{Isolation: None})
 	c := &cgroups{parents: map[string]string{}, missing: map[string]string{}}
 	c.useV2(top, w.cgroupParent()+"-v2", true)
-	w.cgroups.leave()
+	w.cgroups.leave(false)
 	w.cgroups = c
 	if c.version != 2 {
 		t.Fatalf("cgroups %+v", c)

@@ -6,12 +6,12 @@ package process
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,9 +31,13 @@ func TestMain(m *testing.M) {
 	case "memory":
 		memoryHelper()
 	default:
+		os.Setenv(leakEnv, "1")
 		os.Exit(m.Run())
 	}
 }
+
+// leakEnv is a variable of the tests' environment, for TestEnvironmentIsExactlyTheSpecs.
+const leakEnv = "DROVER_TEST_LEAK"
 
 // patience is how long a test waits for what must happen.
 const patience = 60 * time.Second
@@ -79,11 +83,16 @@ func needsFull(t *testing.T) {
 	}
 }
 
-// eachIsolation runs f for each kind of isolation with a fresh Runtime.
+// eachIsolation runs f for each kind of isolation with a fresh Runtime. They run in parallel, with each other and with other
+// tests: most of the time they wait for processes.
 func eachIsolation(t *testing.T, f func(w *world)) {
 	t.Helper()
+	t.Parallel()
 	for _, isolation := range isolations(t) {
-		t.Run(string(isolation), func(t *testing.T) { f(newWorld(t, Config{Isolation: isolation})) })
+		t.Run(string(isolation), func(t *testing.T) {
+			t.Parallel()
+			f(newWorld(t, Config{Isolation: isolation}))
+		})
 	}
 }
 
@@ -239,8 +248,19 @@ func (w *world) rawLog(id string) string {
 	return string(b)
 }
 
-// logLine is the format of the container runtime interface.
-var logLine = regexp.MustCompile(`^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z) (stdout|stderr) ([FP]) (.*)$`)
+// parseLine reads a record in the format of the container runtime interface.
+func parseLine(line string) (stream, tag, text string, err error) {
+	stamp, rest, _ := strings.Cut(line, " ")
+	stream, rest, _ = strings.Cut(rest, " ")
+	tag, text, found := strings.Cut(rest, " ")
+	if _, err := time.Parse("2006-01-02T15:04:05.000000000Z", stamp); err != nil {
+		return "", "", "", err
+	}
+	if !found || stream != "stdout" && stream != "stderr" || tag != "F" && tag != "P" {
+		return "", "", "", errors.New("it is no record")
+	}
+	return stream, tag, text, nil
+}
 
 // streams returns what the log says that a container has written.
 func (w *world) streams(id string) (stdout, stderr string) {
@@ -252,19 +272,16 @@ func parseLog(t *testing.T, text string) (stdout, stderr string) {
 	t.Helper()
 	var streams [2]strings.Builder
 	for line := range strings.Lines(text) {
-		m := logLine.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
-		if m == nil || !strings.HasSuffix(line, "\n") {
-			t.Fatalf("line in a log: %q", line)
-		}
-		if _, err := time.Parse(time.RFC3339Nano, m[1]); err != nil {
-			t.Fatal(err)
+		stream, tag, text, err := parseLine(strings.TrimSuffix(line, "\n"))
+		if err != nil || !strings.HasSuffix(line, "\n") {
+			t.Fatalf("line in a log: %q: %v", line, err)
 		}
 		b := &streams[0]
-		if m[2] == "stderr" {
+		if stream == "stderr" {
 			b = &streams[1]
 		}
-		b.WriteString(m[4])
-		if m[3] == "F" {
+		b.WriteString(text)
+		if tag == "F" {
 			b.WriteByte('\n')
 		}
 	}

@@ -186,8 +186,8 @@ func TestFullDisk(t *testing.T) {
 		}
 		text := readFile(t, log)
 		last := text[strings.LastIndexByte(strings.TrimSpace(text), '\n')+1:]
-		if m := logLine.FindStringSubmatch(strings.TrimSpace(last)); m == nil || m[4] != "after" {
-			t.Errorf("the last line is %q", last)
+		if _, _, end, err := parseLine(strings.TrimSpace(last)); err != nil || end != "after" {
+			t.Errorf("the last line is %q: %v", last, err)
 		}
 	})
 }

@@ -297,17 +297,19 @@ func (r *Runtime) release() {
 	if sp != nil {
 		sp.close()
 	}
+	idle := true
 	r.mu.Lock()
 	for _, c := range r.containers {
 		if c.pidfd != nil {
 			discard(c.pidfd)
 		}
+		idle = idle && c.state != Running
 	}
 	r.mu.Unlock()
 	r.watchers.Wait()
 	closeFD(r.mountTable)
 	if r.cgroups != nil {
-		r.cgroups.leave()
+		r.cgroups.leave(idle)
 	}
 	if r.lock != nil {
 		discard(r.lock)

@@ -250,7 +250,9 @@ func TestWorkingDirectory(t *testing.T) {
 }
 
 func TestEnvironmentIsExactlyTheSpecs(t *testing.T) {
-	t.Setenv("DROVER_TEST_LEAK", "1")
+	if os.Getenv(leakEnv) == "" {
+		t.Fatalf("%s is not set here: nothing could leak", leakEnv)
+	}
 	eachIsolation(t, func(w *world) {
 		t := w.t
 		s := Spec{ID: "a", Args: []string{"/usr/bin/env"}, Env: []string{"A=1", "EMPTY=", "B=with spaces = and\ttabs"}, LogPath: w.log("a")}

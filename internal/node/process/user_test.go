@@ -23,6 +23,7 @@ const ordinaryUser = 65534
 // TestAsOrdinaryUser runs the other tests as a user without privileges.
 func TestAsOrdinaryUser(t *testing.T) {
 	needsRoot(t)
+	t.Parallel()
 	dir := tempDir(t)
 	if err := os.Chown(dir, ordinaryUser, ordinaryUser); err != nil {
 		t.Fatal(err)

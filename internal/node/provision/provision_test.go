@@ -83,6 +83,7 @@ func TestChoose(t *testing.T) {
 
 // provisioned runs a provisioner on these objects.
 func provisioned(t *testing.T, test func(t *testing.T, client *fake.Clientset, dir string), objects ...runtime.Object) {
+	t.Helper()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(objects...)

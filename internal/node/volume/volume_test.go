@@ -76,6 +76,7 @@ type fixture struct {
 }
 
 func newFixture(t *testing.T, volumes ...corev1.Volume) *fixture {
+	t.Helper()
 	c := testingclock.NewFakePassiveClock(start)
 	o := &objects{
 		configMaps: map[string]*corev1.ConfigMap{"cm": {

@@ -207,7 +207,7 @@ func (e *ensurer) unfit(l leaf) (string, error) {
 		return err.Error(), nil
 	case err != nil:
 		return "", err
-	case cert.CheckSignatureFrom(e.ca) != nil:
+	case !signedBy(cert, e.ca):
 		return "another authority has signed it", nil
 	case !e.now.Add(renewBefore).Before(cert.NotAfter):
 		return "it expires on " + cert.NotAfter.Format(time.DateOnly), nil
@@ -220,6 +220,9 @@ func (e *ensurer) unfit(l leaf) (string, error) {
 	}
 	return "", nil
 }
+
+// signedBy reports whether ca has signed cert.
+func signedBy(cert, ca *x509.Certificate) bool { return cert.CheckSignatureFrom(ca) == nil }
 
 // covers reports whether cert is good for every address in at. More than that does no harm: a laptop that leaves a network
 // comes back to it.

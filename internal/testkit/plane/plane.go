@@ -35,31 +35,31 @@ const (
 )
 
 // Binary returns the path of the built drover binary. The test is skipped if there is none.
-func Binary(t testing.TB) string {
-	t.Helper()
+func Binary(tb testing.TB) string {
+	tb.Helper()
 	dir, err := os.Getwd()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	for ; ; dir = filepath.Dir(dir) {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
 			break
 		}
 		if dir == filepath.Dir(dir) {
-			t.Fatal("the test does not run inside the module")
+			tb.Fatal("the test does not run inside the module")
 		}
 	}
 	path := filepath.Join(dir, "bin", "drover")
 	if _, err := os.Stat(path); err != nil {
-		t.Skipf("%s is missing: run make build", path)
+		tb.Skipf("%s is missing: run make build", path)
 	}
 	return path
 }
 
 // Command returns a command that runs the binary with args and not with the environment's own data directory.
-func Command(t testing.TB, args ...string) *exec.Cmd {
-	t.Helper()
-	cmd := exec.Command(Binary(t), args...)
+func Command(tb testing.TB, args ...string) *exec.Cmd {
+	tb.Helper()
+	cmd := exec.Command(Binary(tb), args...)
 	cmd.Env = append(os.Environ(), "DROVER_DATA_DIR=", "KUBECONFIG=")
 	return cmd
 }
@@ -78,7 +78,7 @@ type Plane struct {
 	Config     *rest.Config // of the administrator, without a limit on its rate
 	Took       time.Duration
 
-	t      testing.TB
+	tb     testing.TB
 	cmd    *exec.Cmd
 	output output
 	done   chan struct{} // closed when the process has ended
@@ -88,33 +88,33 @@ type Plane struct {
 
 // Start starts a plane and waits until it is ready. It is stopped when the test ends, if it still runs then; that it does
 // not stop well fails the test.
-func Start(t testing.TB, o Options) *Plane {
-	t.Helper()
-	p := Launch(t, o)
+func Start(tb testing.TB, o Options) *Plane {
+	tb.Helper()
+	p := Launch(tb, o)
 	if err := p.waitReady(); err != nil {
-		t.Fatalf("starting a plane: %v\n%s", err, p.Output())
+		tb.Fatalf("starting a plane: %v\n%s", err, p.Output())
 	}
 	return p
 }
 
 // Launch starts a plane and does not wait.
-func Launch(t testing.TB, o Options) *Plane {
-	t.Helper()
+func Launch(tb testing.TB, o Options) *Plane {
+	tb.Helper()
 	if o.Dir == "" {
-		o.Dir = filepath.Join(t.TempDir(), "plane")
+		o.Dir = filepath.Join(tb.TempDir(), "plane")
 	}
 	args := []string{"--data-dir", o.Dir, "up"}
 	if !o.Durable {
 		args = append(args, "--ephemeral", "--port", "0")
 	}
 	p := &Plane{
-		Dir: o.Dir, Kubeconfig: filepath.Join(o.Dir, "kubeconfig"), t: t,
-		cmd: Command(t, append(args, o.Args...)...), done: make(chan struct{}),
+		Dir: o.Dir, Kubeconfig: filepath.Join(o.Dir, "kubeconfig"), tb: tb,
+		cmd: Command(tb, append(args, o.Args...)...), done: make(chan struct{}),
 	}
 	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
 	// That of an earlier run is removed by this one, but not before it has begun.
 	if err := os.Remove(p.Kubeconfig); err != nil && !errors.Is(err, os.ErrNotExist) {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	// A test that is cut off must not leave a plane behind.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
@@ -131,14 +131,14 @@ func Launch(t testing.TB, o Options) *Plane {
 		}
 	}()
 	if err := <-started; err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		if p.seen.Load() {
 			return
 		}
 		if err := p.Stop(); err != nil {
-			t.Errorf("stopping the plane: %v\n%s", err, p.Output())
+			tb.Errorf("stopping the plane: %v\n%s", err, p.Output())
 		}
 	})
 	return p
@@ -175,10 +175,10 @@ func (p *Plane) waitReady() error {
 
 // Client returns a client of the administrator.
 func (p *Plane) Client() kubernetes.Interface {
-	p.t.Helper()
+	p.tb.Helper()
 	client, err := kubernetes.NewForConfig(p.Config)
 	if err != nil {
-		p.t.Fatal(err)
+		p.tb.Fatal(err)
 	}
 	return client
 }
@@ -196,9 +196,9 @@ func (p *Plane) Stop() error {
 
 // Kill ends the process at once, as kill -9 does.
 func (p *Plane) Kill() {
-	p.t.Helper()
+	p.tb.Helper()
 	if err := p.end(syscall.SIGKILL); err != nil {
-		p.t.Fatal(err)
+		p.tb.Fatal(err)
 	}
 }
 

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/drover-dev/drover/internal/cronjob"
+)
+
+// Tries of one write, and how long the next turn waits where they do not work.
+const (
+	storeTries    = 3
+	storeRetry    = 500 * time.Millisecond
+	storeRetryMax = 30 * time.Second
+)
+
+var errRestless = errors.New("it changes all the time")
+
+// arm plans the write of what is not stored yet.
+func (s *cronTurn) arm() {
+	c := s.c
+	now := c.clock.Now()
+	switch s.state.memory.Record(cronjob.FromBatch(s.cron), c.cfg.Options).Urgency {
+	case cronjob.Nothing:
+	case cronjob.Eventually:
+		c.queue.StoreAt(s.key, now.Add(c.cfg.LedgerDelay))
+	case cronjob.Soon:
+		// The more CronJobs are due at once, the longer each waits for what follows from its start to be written with it, and the
+		// longer writes keep out of the way of starts.
+		crowd := time.Duration(c.crowd.size(now)) * c.cfg.StoreDelayEach
+		c.queue.StoreAt(s.key, now.Add(max(c.cfg.StoreDelay, min(crowd, c.cfg.StoreDelayMax))))
+	case cronjob.AtOnce:
+		c.queue.Store(s.key)
+	}
+}
+
+// store writes what is not stored yet, and looks at the CronJob again where a decision waits for that.
+func (s *cronTurn) store(ctx context.Context) error {
+	stored, err := s.write(ctx)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil // the watch will tell
+	case err != nil:
+		if ctx.Err() != nil {
+			return nil
+		}
+		wait := min(storeRetryMax, storeRetry<<min(s.state.failures, 10))
+		s.state.failures++
+		s.c.log.Warn("Status could not be stored, to be tried again", "cronJob", s.key, "err", err, "again", wait)
+		s.c.queue.StoreAt(s.key, s.c.clock.Now().Add(wait))
+		return nil
+	}
+	s.state.failures = 0
+	if stored && s.state.afterStore {
+		if err := s.look(ctx, false); err != nil {
+			return err
+		}
+		s.arm()
+	}
+	return nil
+}
+
+// write brings the stored status and ledger up to date, on the newest version that there is. It reports whether nothing is left
+// to be stored.
+func (s *cronTurn) write(ctx context.Context) (stored bool, err error) {
+	for range storeTries {
+		r := s.state.memory.Record(cronjob.FromBatch(s.cron), s.c.cfg.Options)
+		if r.Urgency == cronjob.Nothing {
+			return true, nil
+		}
+		next := &batchv1.CronJob{ObjectMeta: s.cron.ObjectMeta, Spec: s.cron.Spec, Status: r.Status.ToBatch()}
+		if r.Ledger != s.cron.Annotations[cronjob.LedgerAnnotation] {
+			next.Annotations = maps.Clone(s.cron.Annotations)
+			if next.Annotations == nil {
+				next.Annotations = map[string]string{}
+			}
+			next.Annotations[cronjob.LedgerAnnotation] = r.Ledger
+		}
+		s.state.beginWrite()
+		version, err := s.c.api.StoreCronStatus(ctx, next)
+		for _, other := range s.state.endWrite(version) {
+			s.c.queue.LookIfNewer(s.key, other)
+		}
+		switch {
+		case err == nil:
+			next.ResourceVersion = version
+			s.cron, s.state.stored = next, next
+			s.c.log.Debug("Stored status", "cronJob", s.key, "active", len(next.Status.Active), "lastScheduleTime", next.Status.LastScheduleTime)
+			return true, nil
+		case !apierrors.IsConflict(err):
+			return false, err
+		}
+		// Somebody else has changed it. What is to be stored can be applied to any version.
+		live, getErr := s.c.api.CronJob(ctx, s.cron.Namespace, s.cron.Name)
+		switch {
+		case getErr != nil:
+			return false, getErr
+		case live.UID != s.cron.UID:
+			return false, apierrors.NewNotFound(batchv1.Resource("cronjobs"), s.cron.Name)
+		}
+		if n, cmpErr := resourceversion.CompareResourceVersion(live.ResourceVersion, s.cron.ResourceVersion); cmpErr == nil && n < 0 {
+			return false, err // an API server that lags behind; the next try meets another
+		}
+		_, _ = slimCronJob(live)
+		s.cron, s.state.stored = live, live // the watch has it looked at
+	}
+	return false, apierrors.NewConflict(batchv1.Resource("cronjobs"), s.cron.Name, errRestless)
+}
+
+// storeAll writes what no turn has stored when the controller ends, as far as cfg.StopTime allows: statuses first, then ledgers.
+// What is not written can be found out again, but for why due times were skipped of late.
+func (c *CronJobController) storeAll(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.StopTime)
+	defer cancel()
+	var left []*cronTurn
+	urgency := map[*cronTurn]cronjob.Urgency{}
+	for _, key := range c.states.keys() {
+		if s := c.leftTurn(key); s != nil {
+			left = append(left, s)
+			urgency[s] = s.state.memory.Record(cronjob.FromBatch(s.cron), c.cfg.Options).Urgency
+		}
+	}
+	slices.SortStableFunc(left, func(a, b *cronTurn) int { return int(urgency[b] - urgency[a]) })
+	next := make(chan *cronTurn)
+	var workers sync.WaitGroup
+	for range min(c.cfg.Workers, len(left)) {
+		workers.Go(func() {
+			for s := range next {
+				if _, err := s.write(ctx); err != nil && ctx.Err() == nil {
+					c.log.Debug("Status could not be stored at the end", "cronJob", s.key, "err", err)
+				}
+			}
+		})
+	}
+	for _, s := range left {
+		if ctx.Err() != nil || urgency[s] == cronjob.Nothing {
+			break
+		}
+		next <- s
+	}
+	close(next)
+	workers.Wait()
+}
+
+// leftTurn returns a turn for what is left to be done for a CronJob, or nil where it is no more.
+func (c *CronJobController) leftTurn(key string) *cronTurn {
+	state := c.states.get(key)
+	namespace, name, err := cache.SplitMetaNamespaceKey(key)
+	if state == nil || err != nil {
+		return nil
+	}
+	cached, err := c.crons.CronJobs(namespace).Get(name)
+	if err != nil || cached.UID != state.uid {
+		return nil
+	}
+	return &cronTurn{c: c, key: key, state: state, cron: state.newest(cached)}
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package differential
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// difference is one that is meant to be.
+type difference struct {
+	history string
+	at      string // checkpoint
+	// upstream and drover are the lines that only the one or the other side has; * stands for any text.
+	upstream, drover []string
+	why              string
+	// documented is the row of docs/differences.md that tells users, by its first column.
+	documented string
+}
+
+// intended are all differences that are meant to be. One that is not seen any more fails the test as well.
+var intended = []difference{
+	{
+		history: "suspended-after-enough-successes", at: "cut",
+		drover: []string{
+			"job job: status.conditions[2].*", "job job: status.completionTime: *", "job job: status.startTime: *",
+			"job job: completed when Complete became true: true", `event of job-controller on Job job: Normal Completed "Job completed" ×1`,
+		},
+		why:        "upstream announces the end, and the API server refuses the end itself while there is no start time",
+		documented: "suspended Job with enough successes",
+	},
+	{
+		history: "suspended-beyond-its-limit", at: "lowered",
+		drover: []string{
+			"job job: status.conditions[2].*", "job job: status.startTime: *",
+			`event of job-controller on Job job: Warning BackoffLimitExceeded "Job has reached the specified backoff limit" ×1`,
+		},
+		why:        "as with enough successes: upstream's end is refused while there is no start time",
+		documented: "suspended Job with enough successes",
+	},
+	{
+		history: "per-index-others-start-first", at: "waiting",
+		drover: []string{
+			"pod job-1-#: *", "ever: pod job-1-#, *", "job job: status.active: 1",
+			`event of job-controller on Job job: Normal SuccessfulCreate "Created pod: job-1-#" ×1`,
+		},
+		why:        "upstream keeps the only place free for index 0, which must wait, although index 1 need not",
+		documented: "per-index back-off",
+	},
+	{
+		history: "ended-pod-loses-its-owner", at: "taken back",
+		upstream:   []string{"job job: status.succeeded: 2"},
+		drover:     []string{"job job: status.succeeded: 1"},
+		why:        "upstream gives the pod the finalizer again, and counts it again",
+		documented: "adoption",
+	},
+	{
+		history: "cut-and-narrowed", at: "cut and narrowed",
+		upstream:   []string{"job job: status.completedIndexes: 1,2"},
+		drover:     []string{"job job: status.completedIndexes: 1"},
+		why:        "the API server refuses upstream's status, because the counter would go down",
+		documented: "Indexed Job cut below its successes while completions and parallelism differ",
+	},
+	{
+		history: "relabelled-while-deleting", at: "deleting",
+		upstream:   []string{"job job: *", "pod job-#: *"},
+		why:        "upstream leaves the finalizer on the pod, which it does not take for the Job's any more",
+		documented: "pods of a Job that is being deleted, whose labels no longer match",
+	},
+	{
+		history: "index-ends-both-ways", at: "both ways",
+		upstream: []string{
+			"job job: status.active: 1", "job job: status.ready: 1",
+			"pod extra: metadata.finalizers[0]: batch.kubernetes.io/job-tracking", "pod job-0-#: metadata.finalizers[0]: batch.kubernetes.io/job-tracking",
+		},
+		drover: []string{
+			"job job: status.conditions*", "job job: status.completionTime: *", "job job: completed when Complete became true: true",
+			"job job: status.completedIndexes: 0", "job job: status.succeeded: 1", "job job: status.failed: 1", "job job: status.ready: 0",
+			`event of job-controller on Job job: Normal Completed "Job completed" ×1`,
+		},
+		why:        "the API server refuses a status that lists an index as completed and as failed",
+		documented: "index with a success and a final failure",
+	},
+}
+
+func TestEveryIntendedDifferenceIsDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../docs/differences.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range intended {
+		if d.why == "" {
+			t.Errorf("the difference of %s at %q has no reason", d.history, d.at)
+		}
+		if !strings.Contains(string(text), "\n| "+d.documented+" |") {
+			t.Errorf("docs/differences.md has no row %q, for %s at %q", d.documented, d.history, d.at)
+		}
+	}
+}

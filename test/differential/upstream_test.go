@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package differential
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	upstreamjob "k8s.io/kubernetes/pkg/controller/job"
+	"k8s.io/kubernetes/pkg/controller/ttlafterfinished"
+)
+
+const (
+	upstreamWorkers = 20
+	// upstreamResync is how often kube-controller-manager's informers tell everything again, at the most.
+	upstreamResync = 12 * time.Hour
+)
+
+// runUpstream runs Kubernetes' own controllers as kube-controller-manager does, until ctx ends. They are called, and nothing
+// else: this test knows of them what can be seen through the API.
+func runUpstream(ctx context.Context, config *rest.Config, ready func()) error {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("connecting upstream's controllers: %w", err)
+	}
+	factory := informers.NewSharedInformerFactory(client, upstreamResync)
+	pods, jobs := factory.Core().V1().Pods(), factory.Batch().V1().Jobs()
+	jobController, err := upstreamjob.NewController(ctx, client, pods, jobs, nil, nil)
+	if err != nil {
+		return fmt.Errorf("making upstream's Job controller: %w", err)
+	}
+	ttl := ttlafterfinished.New(ctx, jobs, client)
+	factory.Start(ctx.Done())
+	defer factory.Shutdown()
+	factory.WaitForCacheSync(ctx.Done())
+	var running sync.WaitGroup
+	running.Go(func() { jobController.Run(ctx, upstreamWorkers) })
+	running.Go(func() { ttl.Run(ctx, upstreamWorkers) })
+	ready()
+	running.Wait()
+	return nil
+}

@@ -107,7 +107,6 @@ Exit codes: 0 asked to stop, 1 could not start or had to stop, 2 wrong usage.`,
 	f.StringSliceVar(&o.Controllers.Enabled, "controllers", []string{"*"}, "controllers to run, by name; * is all, -name takes one away")
 	f.IntVar(&o.Controllers.JobWorkers, "concurrent-job-syncs", 0, "Jobs looked at at once (default 16)")
 	f.DurationVar(&o.Controllers.JobBatchPeriod, "job-batch-period", 0, "shortest time between two status writes of one Job that tell of ended pods (default 1s)")
-	f.IntVar(&o.Controllers.CronJobWorkers, "concurrent-cron-job-syncs", 0, "CronJobs looked at at once (default 16)")
 	f.IntVar(&o.Controllers.VCJobWorkers, "concurrent-vcjob-syncs", 0, "Jobs of Volcano looked at at once (default 16)")
 	f.StringVar((*string)(&o.Controllers.Gang), "gang", string(config.GangVolcano), "who admits the PodGroups of Volcano's Jobs: volcano (its scheduler), or none (admitted at once, scheduled pod by pod)")
 	f.BoolVar(&o.Controllers.InstallKinds, "install-crds", false, "make the definitions of Volcano's kinds that are not there, and the queues root and default")
@@ -115,6 +114,7 @@ Exit codes: 0 asked to stop, 1 could not start or had to stop, 2 wrong usage.`,
 	f.StringVar(&o.Admission.Service, "webhook-service", "", "namespace/name of the Service by which the API server reaches the webhooks; empty: it reaches the address itself")
 	f.StringVar(&o.Admission.Secret, "webhook-secret", "", "namespace/name of the Secret for the webhooks' certificates (default kube-system/drover-volcano-webhook)")
 	f.StringVar(&o.Admission.SchedulerName, "scheduler-name", "", "scheduler of Volcano's Jobs that name none (default volcano)")
+	f.IntVar(&o.Controllers.CronJobWorkers, "concurrent-cron-job-syncs", 0, "CronJobs looked at at once (default 16)")
 	f.Float32Var(&o.Controllers.QPS, "kube-api-qps", 0, "limit of requests a second to the API server; 0: none, API Priority and Fairness protects it")
 	f.Var(flag.NewMapStringBool(&gates), "feature-gates", "feature gates of the cluster that concern its Job controller: "+config.GateWorkloadWithJob+"=true makes a Workload and a PodGroup for each Job")
 	f.BoolVar(&o.LeaderElect, "leader-elect", true, "work only while holding a lease, so that several of these can stand by for each other")
@@ -161,7 +161,7 @@ func run(ctx context.Context, o *Options, log *slog.Logger) error {
 	if o.Admission.Listen == "" {
 		return lead(ctx)
 	}
-	o.Admission.InstallKinds = o.Controllers.InstallKinds
+	o.Admission.KindsComing = o.Controllers.InstallKinds
 	hooks, err := app.NewAdmission(o.Admission, rc, log)
 	if err != nil {
 		return err

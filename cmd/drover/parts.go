@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"net"
 	"net/url"
 
 	"github.com/drover-dev/drover/internal/app"
@@ -21,6 +22,7 @@ func parts() standalone.Parts {
 		Clients: []standalone.Builder{
 			{Name: "node", Build: node},
 			{Name: "controllers", Build: controllers},
+			{Name: "webhooks", Build: webhooks},
 		},
 	}
 }
@@ -58,6 +60,11 @@ func node(_ context.Context, env *standalone.Env) (standalone.Part, error) {
 }
 
 func controllers(_ context.Context, env *standalone.Env) (standalone.Part, error) {
-	cfg := config.Controllers{Manage: config.ManageAll, Groups: env.FeatureGates[config.GateWorkloadWithJob]}
+	cfg := config.Controllers{Manage: config.ManageAll, Gang: config.GangNone, InstallKinds: true, Groups: env.FeatureGates[config.GateWorkloadWithJob]}
 	return app.NewControllers(cfg, env.ClientConfig(controlplane.ControllersUser), env.Log)
+}
+
+func webhooks(_ context.Context, env *standalone.Env) (standalone.Part, error) {
+	cfg := config.Admission{Listen: net.JoinHostPort(env.BindIP.String(), "0"), KindsComing: true}
+	return app.NewAdmission(cfg, env.ClientConfig(controlplane.ControllersUser), env.Log)
 }

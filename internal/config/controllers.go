@@ -40,7 +40,7 @@ func (c *Controllers) SetGates(gates map[string]bool) error {
 }
 
 // ControllerNames are the controllers that can be switched on and off, in the order in which they start.
-var ControllerNames = []string{"job", "cronjob"}
+var ControllerNames = []string{"job", "cronjob", "vcjob"}
 
 // Controllers configures the controllers, wherever they run.
 type Controllers struct {
@@ -56,8 +56,38 @@ type Controllers struct {
 	CronJobWorkers int
 	// Groups makes Workloads and PodGroups for Jobs, as the gate WorkloadWithJob of Kubernetes does.
 	Groups bool
+	// VCJobWorkers is how many Jobs of Volcano are looked at at once; 0 means the controller's own default.
+	VCJobWorkers int
+	// Gang says who admits the PodGroups of Volcano's Jobs; default GangVolcano.
+	Gang Gang
+	// InstallKinds makes the definitions of Volcano's kinds that are not there, and the queues root and default.
+	InstallKinds bool
 	// QPS limits the requests a second to the API server; 0 means no limit, as API Priority and Fairness protects it.
 	QPS float32
+}
+
+// Gang says who admits the PodGroups of Volcano's Jobs.
+type Gang string
+
+const (
+	// GangVolcano leaves it to a scheduler of Volcano.
+	GangVolcano Gang = "volcano"
+	// GangNone admits every PodGroup at once; its pods are scheduled one by one.
+	GangNone Gang = "none"
+)
+
+// Admission configures the webhooks.
+type Admission struct {
+	Listen string // "host:port"; port 0 is a free one
+	// Service is "namespace/name" of the Service by which the API server reaches the webhooks; "": it reaches Listen.
+	Service string
+	// Secret is "namespace/name" of the Secret for key and certificates; "" means kube-system/drover-volcano-webhook.
+	Secret string
+	// SchedulerName is for Jobs of Volcano that name none; "" means volcano.
+	SchedulerName string
+	// KindsComing says that the controllers of the same process install Volcano's kinds. Without it, webhooks for kinds that are
+	// not there keep nobody waiting.
+	KindsComing bool
 }
 
 // Validate reports every setting that makes no sense, by the name of its flag.
@@ -70,6 +100,12 @@ func (c Controllers) Validate() error {
 		if bare := strings.TrimPrefix(name, "-"); bare != "*" && !slices.Contains(ControllerNames, bare) {
 			errs = append(errs, fmt.Errorf("--controllers: %q is not known; known are %s", bare, strings.Join(ControllerNames, ", ")))
 		}
+	}
+	if c.Gang != "" && c.Gang != GangVolcano && c.Gang != GangNone {
+		errs = append(errs, fmt.Errorf("--gang: %q is not known; use %q or %q", c.Gang, GangVolcano, GangNone))
+	}
+	if c.VCJobWorkers < 0 {
+		errs = append(errs, fmt.Errorf("--concurrent-vcjob-syncs: %d is negative", c.VCJobWorkers))
 	}
 	if c.JobWorkers < 0 {
 		errs = append(errs, fmt.Errorf("--concurrent-job-syncs: %d is negative", c.JobWorkers))
@@ -89,10 +125,13 @@ func (c Controllers) Validate() error {
 // Runs reports whether the controller of that name is switched on.
 func (c Controllers) Runs(name string) bool {
 	if len(c.Enabled) == 0 {
-		return true
+		return name != "vcjob" || c.Manage != ManageMarked
 	}
 	if slices.Contains(c.Enabled, "-"+name) {
 		return false
+	}
+	if name == "vcjob" && c.Manage == ManageMarked {
+		return slices.Contains(c.Enabled, name) // no mark tells them apart: only where somebody asks for it
 	}
 	return slices.Contains(c.Enabled, name) || slices.Contains(c.Enabled, "*")
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/job"
 	"github.com/drover-dev/drover/internal/podstate"
+	"github.com/drover-dev/drover/internal/vcjob"
 )
 
 // slimmer cuts objects down to what controllers look at before they go into a cache, so that the caches of a large cluster
@@ -30,6 +31,9 @@ func (s *slimmer) pod(obj any) (any, error) {
 		p.Labels, p.Annotations, p.Finalizers = nil, nil, nil // somebody else's: only whose it is matters
 		p.Spec, p.Status = corev1.PodSpec{}, corev1.PodStatus{}
 		return p, nil
+	}
+	if vcjob.IsOwner(metav1.GetControllerOfNoCopy(p)) {
+		return s.vcPod(p), nil
 	}
 	p.Annotations = s.jobAnnotations(p.Annotations)
 	p.Spec = corev1.PodSpec{NodeName: s.texts.one(p.Spec.NodeName), InitContainers: s.sidecars(p.Spec.InitContainers)}

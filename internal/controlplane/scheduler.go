@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/dynamic"
@@ -17,6 +18,9 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 )
+
+// volcanoScheduler is the name that pods of Volcano's Jobs give their scheduler.
+const volcanoScheduler = "volcano"
 
 // runScheduler runs kube-scheduler with its default profile until ctx ends. It closes synced once every pod and node that
 // existed at the start is known to it.
@@ -47,11 +51,16 @@ func runScheduler(ctx context.Context, config *rest.Config, synced chan<- struct
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
 	defer broadcaster.Shutdown()
 
+	// Jobs of Volcano name its scheduler. Their pods are scheduled like all others here.
+	volcano := *defaults.Profiles[0].DeepCopy()
+	volcano.SchedulerName = volcanoScheduler
+	profiles := append(slices.Clone(defaults.Profiles), volcano)
+
 	sched, err := scheduler.New(ctx, client, factory, dynamicFactory,
 		func(name string) events.EventRecorderLogger { return broadcaster.NewRecorder(scheme.Scheme, name) },
 		scheduler.WithComponentConfigVersion(defaults.APIVersion),
 		scheduler.WithKubeConfig(config),
-		scheduler.WithProfiles(defaults.Profiles...),
+		scheduler.WithProfiles(profiles...),
 		scheduler.WithPercentageOfNodesToScore(defaults.PercentageOfNodesToScore),
 		scheduler.WithPodInitialBackoffSeconds(defaults.PodInitialBackoffSeconds),
 		scheduler.WithPodMaxBackoffSeconds(defaults.PodMaxBackoffSeconds),

@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"os/signal"
+	"sync"
 	"syscall"
 
 	"github.com/go-logr/logr"
@@ -34,6 +35,7 @@ const (
 type Options struct {
 	Kubeconfig, Context string
 	Controllers         config.Controllers
+	Admission           config.Admission
 	LeaderElect         bool
 	Lease               app.Lease
 	MetricsAddress      string
@@ -105,6 +107,13 @@ Exit codes: 0 asked to stop, 1 could not start or had to stop, 2 wrong usage.`,
 	f.StringSliceVar(&o.Controllers.Enabled, "controllers", []string{"*"}, "controllers to run, by name; * is all, -name takes one away")
 	f.IntVar(&o.Controllers.JobWorkers, "concurrent-job-syncs", 0, "Jobs looked at at once (default 16)")
 	f.DurationVar(&o.Controllers.JobBatchPeriod, "job-batch-period", 0, "shortest time between two status writes of one Job that tell of ended pods (default 1s)")
+	f.IntVar(&o.Controllers.VCJobWorkers, "concurrent-vcjob-syncs", 0, "Jobs of Volcano looked at at once (default 16)")
+	f.StringVar((*string)(&o.Controllers.Gang), "gang", string(config.GangVolcano), "who admits the PodGroups of Volcano's Jobs: volcano (its scheduler), or none (admitted at once, scheduled pod by pod)")
+	f.BoolVar(&o.Controllers.InstallKinds, "install-crds", false, "make the definitions of Volcano's kinds that are not there, and the queues root and default")
+	f.StringVar(&o.Admission.Listen, "webhook-bind-address", "", "address to serve the webhooks of Volcano's kinds on; empty means none")
+	f.StringVar(&o.Admission.Service, "webhook-service", "", "namespace/name of the Service by which the API server reaches the webhooks; empty: it reaches the address itself")
+	f.StringVar(&o.Admission.Secret, "webhook-secret", "", "namespace/name of the Secret for the webhooks' certificates (default kube-system/drover-volcano-webhook)")
+	f.StringVar(&o.Admission.SchedulerName, "scheduler-name", "", "scheduler of Volcano's Jobs that name none (default volcano)")
 	f.IntVar(&o.Controllers.CronJobWorkers, "concurrent-cron-job-syncs", 0, "CronJobs looked at at once (default 16)")
 	f.Float32Var(&o.Controllers.QPS, "kube-api-qps", 0, "limit of requests a second to the API server; 0: none, API Priority and Fairness protects it")
 	f.Var(flag.NewMapStringBool(&gates), "feature-gates", "feature gates of the cluster that concern its Job controller: "+config.GateWorkloadWithJob+"=true makes a Workload and a PodGroup for each Job")
@@ -145,10 +154,35 @@ func run(ctx context.Context, o *Options, log *slog.Logger) error {
 		})
 		return c.Run(ctx)
 	}
+	lead := func(ctx context.Context) error { return app.RunAsLeader(ctx, o.Lease, rc, log, work) }
 	if !o.LeaderElect {
-		return work(ctx)
+		lead = work
 	}
-	return app.RunAsLeader(ctx, o.Lease, rc, log, work)
+	if o.Admission.Listen == "" {
+		return lead(ctx)
+	}
+	o.Admission.KindsComing = o.Controllers.InstallKinds
+	hooks, err := app.NewAdmission(o.Admission, rc, log)
+	if err != nil {
+		return err
+	}
+	return both(ctx, hooks.Run, lead)
+}
+
+// both runs two things until one of them ends, and then the other.
+func both(ctx context.Context, a, b func(ctx context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var errs [2]error
+	var running sync.WaitGroup
+	for i, run := range []func(ctx context.Context) error{a, b} {
+		running.Go(func() {
+			defer cancel()
+			errs[i] = run(ctx)
+		})
+	}
+	running.Wait()
+	return errors.Join(errs[:]...)
 }
 
 func restConfig(o *Options) (*rest.Config, error) {

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+
+	"github.com/drover-dev/drover/deploy/crds"
+	"github.com/drover-dev/drover/internal/admission"
+	"github.com/drover-dev/drover/internal/config"
+	"github.com/drover-dev/drover/internal/controller"
+	"github.com/drover-dev/drover/internal/volcano"
+	"github.com/drover-dev/drover/internal/volcano/batch"
+	"github.com/drover-dev/drover/internal/volcano/client"
+	"github.com/drover-dev/drover/internal/volcano/scheduling"
+)
+
+// kindsCheck is how often the API server is asked whether it has Volcano's kinds by now; kindsPause while we install them.
+const (
+	kindsCheck = 10 * time.Second
+	kindsPause = 20 * time.Millisecond
+)
+
+// newVolcano adds the controller of Volcano's Jobs.
+func (c *Controllers) newVolcano(cfg config.Controllers, kube kubernetes.Interface, rc *rest.Config) error {
+	vc, err := client.New(controllerConfig(cfg, rc))
+	if err != nil {
+		return err
+	}
+	jobs := controller.VCJobConfig{Workers: cfg.VCJobWorkers}
+	jobs.Options.AdmitAtOnce = cfg.Gang == config.GangNone
+	recorder := c.events.NewRecorder(volcano.NewScheme(), corev1.EventSource{Component: "vc-controller-manager"})
+	log := c.log.With("controller", "vcjob")
+	p, err := controller.NewVCJobController(jobs, kube, vc, c.informers, recorder, clock.RealClock{}, log)
+	if err != nil {
+		return err
+	}
+	c.add("vcjob", &volcanoPart{kube: kube, vc: vc, part: p, install: cfg.InstallKinds, log: log, ready: make(chan struct{})})
+	return nil
+}
+
+// volcanoPart runs a part that needs Volcano's kinds. It installs them first, or waits for somebody to do so.
+type volcanoPart struct {
+	kube    kubernetes.Interface
+	vc      *client.Client
+	part    part
+	install bool // installs the kinds
+	coming  bool // somebody else of this process does
+	log     *slog.Logger
+	ready   chan struct{}
+	once    sync.Once
+}
+
+// Ready is closed once the part works, or cannot because nobody has installed the kinds: that keeps nobody else from working.
+func (v *volcanoPart) Ready() <-chan struct{} { return v.ready }
+
+func (v *volcanoPart) setReady() { v.once.Do(func() { close(v.ready) }) }
+
+// Run works until ctx ends.
+func (v *volcanoPart) Run(ctx context.Context) error {
+	if v.install {
+		if err := installKinds(ctx, v.kube, v.log); err != nil {
+			return err
+		}
+	}
+	if !v.awaitKinds(ctx) {
+		return nil
+	}
+	if v.install {
+		if err := installQueues(ctx, v.vc); err != nil {
+			return err
+		}
+	}
+	var waiting sync.WaitGroup
+	defer waiting.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	waiting.Go(func() {
+		select {
+		case <-v.part.Ready():
+			v.setReady()
+		case <-ctx.Done():
+		}
+	})
+	return v.part.Run(ctx)
+}
+
+// awaitKinds waits until the API server serves the kinds. It returns false when ctx has ended.
+func (v *volcanoPart) awaitKinds(ctx context.Context) bool {
+	told := false
+	for !kindsServed(ctx, v.vc) {
+		pause := kindsPause
+		if !v.install && !v.coming {
+			pause = kindsCheck
+			v.setReady()
+			if !told {
+				told = true
+				v.log.Info("Volcano's kinds are not installed; what works with them waits")
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(pause):
+		}
+	}
+	return ctx.Err() == nil
+}
+
+// kindsServed reports whether every kind that the controller needs can be listed.
+func kindsServed(ctx context.Context, vc *client.Client) bool {
+	one := metav1.ListOptions{Limit: 1, ResourceVersion: "0"}
+	_, jobs := vc.Jobs("").List(ctx, one)
+	_, groups := vc.PodGroups("").List(ctx, one)
+	_, commands := vc.Commands("").List(ctx, one)
+	_, queues := vc.Queues().List(ctx, one)
+	return errors.Join(jobs, groups, commands, queues) == nil
+}
+
+// installKinds makes the definitions of Volcano's kinds that are not there. Those that are stay as they are.
+func installKinds(ctx context.Context, kube kubernetes.Interface, log *slog.Logger) error {
+	client := kube.Discovery().RESTClient()
+	const path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+	files, err := fs.Glob(crds.Files, "*.yaml")
+	if err != nil {
+		return fmt.Errorf("finding the definitions of Volcano's kinds: %w", err)
+	}
+	errs := make([]error, len(files))
+	var all sync.WaitGroup
+	for i, file := range files {
+		all.Go(func() {
+			group, plural, _ := strings.Cut(strings.TrimSuffix(file, ".yaml"), "_")
+			name := plural + "." + group
+			err := client.Get().AbsPath(path, name).SetHeader("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1").Do(ctx).Error()
+			if err == nil {
+				return
+			}
+			if !apierrors.IsNotFound(err) {
+				errs[i] = fmt.Errorf("looking for the definition %s: %w", name, err)
+				return
+			}
+			text, err := crds.Files.ReadFile(file)
+			if err == nil {
+				err = client.Post().AbsPath(path).SetHeader("Content-Type", "application/yaml").Body(text).Do(ctx).Error()
+			}
+			if err != nil && !apierrors.IsAlreadyExists(err) {
+				errs[i] = fmt.Errorf("making the definition %s: %w", name, err)
+				return
+			}
+			log.Info("Made the definition of a kind", "name", name)
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// installQueues makes the queues that every Job may rely on, where no scheduler of Volcano makes them.
+func installQueues(ctx context.Context, vc *client.Client) error {
+	for _, q := range []*scheduling.Queue{
+		{ObjectMeta: metav1.ObjectMeta{Name: batch.RootQueue}, Spec: scheduling.QueueSpec{Weight: 1, Reclaimable: ptr.To(false)}},
+		{ObjectMeta: metav1.ObjectMeta{Name: batch.DefaultQueue}, Spec: scheduling.QueueSpec{Weight: 1, Reclaimable: ptr.To(true), Parent: batch.RootQueue}},
+	} {
+		q.APIVersion, q.Kind = scheduling.GroupVersion.String(), "Queue"
+		if _, err := vc.Queues().Create(ctx, q, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("making the queue %q: %w", q.Name, err)
+		}
+	}
+	return nil
+}
+
+// Admission serves the webhooks. It runs beside the controllers in every process, whoever leads.
+type Admission struct {
+	volcanoPart
+	server *admission.Server
+	queues cache.SharedIndexInformer
+}
+
+// NewAdmission returns what serves the webhooks as cfg says. It listens already, and answers nothing yet.
+func NewAdmission(cfg config.Admission, rc *rest.Config, log *slog.Logger) (*Admission, error) {
+	rc = controllerConfig(config.Controllers{}, rc)
+	kube, err := kubernetes.NewForConfig(rc)
+	if err != nil {
+		return nil, fmt.Errorf("connecting the webhooks: %w", err)
+	}
+	vc, err := client.New(rc)
+	if err != nil {
+		return nil, err
+	}
+	log = log.With("part", "admission")
+	a := &Admission{queues: client.NewInformer(vc.Queues(), &scheduling.Queue{}, resync, cache.Indexers{})}
+	a.server, err = admission.New(admission.Config{Listen: cfg.Listen, Service: cfg.Service, Secret: cfg.Secret},
+		admission.VCJobs(a.queueByName, kube, cfg.SchedulerName), kube, clock.RealClock{}, log)
+	if err != nil {
+		return nil, err
+	}
+	a.volcanoPart = volcanoPart{kube: kube, vc: vc, part: webhooks{a}, coming: cfg.KindsComing, log: log, ready: make(chan struct{})}
+	return a, nil
+}
+
+// webhooks is the part of an Admission that needs the kinds.
+type webhooks struct{ *Admission }
+
+func (w webhooks) Ready() <-chan struct{} { return w.server.Ready() }
+
+func (w webhooks) Run(ctx context.Context) error {
+	var informer sync.WaitGroup
+	defer informer.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	informer.Go(func() { w.queues.RunWithContext(ctx) })
+	if !cache.WaitForCacheSync(ctx.Done(), w.queues.HasSynced) {
+		return nil
+	}
+	return w.server.Run(ctx)
+}
+
+// queueByName returns a queue, or nil, and how many others have it as their parent.
+func (a *Admission) queueByName(name string) (q *scheduling.Queue, children int) {
+	for _, o := range a.queues.GetStore().List() {
+		switch other := o.(*scheduling.Queue); {
+		case other.Name == name:
+			q = other
+		case other.Spec.Parent == name:
+			children++
+		}
+	}
+	return q, children
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/drover-dev/drover/internal/volcano/batch"
+)
+
+// vcJob returns a Job with the given changes.
+func vcJob(changes ...func(*batch.Job)) *batch.Job {
+	j := &batch.Job{}
+	for _, change := range changes {
+		change(j)
+	}
+	return j
+}
+
+func vcTask(name string, replicas int32, changes ...func(*batch.TaskSpec)) func(*batch.Job) {
+	return func(j *batch.Job) {
+		t := batch.TaskSpec{Name: name, Replicas: replicas}
+		t.Template.Spec.Containers = []corev1.Container{{Name: "main", Image: "busybox"}}
+		for _, change := range changes {
+			change(&t)
+		}
+		j.Spec.Tasks = append(j.Spec.Tasks, t)
+	}
+}
+
+func vcPolicy(event batch.Event, action batch.Action) func(*batch.Job) {
+	return func(j *batch.Job) {
+		j.Spec.Policies = append(j.Spec.Policies, batch.LifecyclePolicy{Event: event, Action: action})
+	}
+}
+
+func vcDelayed(event batch.Event, action batch.Action, d time.Duration) func(*batch.Job) {
+	return func(j *batch.Job) {
+		j.Spec.Policies = append(j.Spec.Policies, batch.LifecyclePolicy{Event: event, Action: action, Timeout: &metav1.Duration{Duration: d}})
+	}
+}
+
+func TestVCStoryOrdinaryLife(t *testing.T) {
+	w := newVCWorld(t, VCJobConfig{})
+	w.turn("a Job of two pods with the plugins env and svc is submitted", func() {
+		w.submit(vcJob(vcTask("t", 2), func(j *batch.Job) { j.Spec.Plugins = map[string][]string{"env": {}, "svc": {}} }))
+	})
+	w.after(2 * time.Second)
+	w.turn("the scheduler admits its PodGroup", w.admit)
+	w.turn("both pods run", w.startAll)
+	w.turn("one succeeds", func() { w.cluster.Finish(w.mustPod("t", 0), 0) })
+	w.after(time.Second)
+	w.turn("the other one succeeds", func() { w.cluster.Finish(w.mustPod("t", 1), 0) })
+	w.after(time.Minute)
+	w.end()
+}
+
+func TestVCStoryRestartJobUntilRetriesAreUsedUp(t *testing.T) {
+	w := newVCWorld(t, VCJobConfig{})
+	w.turn("a Job is submitted that restarts when a pod fails, maxRetry 2", func() {
+		w.submit(vcJob(vcTask("bad", 1), vcTask("good", 1), vcPolicy("PodFailed", "RestartJob"), func(j *batch.Job) { j.Spec.MaxRetry = 2 }))
+	})
+	w.turn("admitted", w.admit)
+	w.turn("both run", w.startAll)
+	w.turn("bad fails", func() { w.cluster.Finish(w.mustPod("bad", 0), 3) })
+	w.turn("the good one has ended", w.kubelet)
+	w.turn("admitted", w.admit)
+	w.turn("both run", w.startAll)
+	w.turn("bad fails again", func() { w.cluster.Finish(w.mustPod("bad", 0), 3) })
+	w.turn("the good one has ended", w.kubelet)
+	w.after(time.Minute)
+	w.end()
+}
+
+func TestVCStoryRestartPod(t *testing.T) {
+	w := newVCWorld(t, VCJobConfig{})
+	w.turn("a Job of three pods, two needed, that restarts pods which fail", func() {
+		w.submit(vcJob(vcTask("t", 3), vcPolicy("PodFailed", "RestartPod"), func(j *batch.Job) {
+			j.Spec.Plugins = map[string][]string{"svc": {}}
+		}))
+	})
+	w.turn("admitted", w.admit)
+	w.turn("all run", w.startAll)
+	w.turn("t-1 fails", func() { w.cluster.Finish(w.mustPod("t", 1), 1) })
+	w.turn("the new pod runs", w.startAll)
+	w.after(time.Second)
+	w.end()
+}
+
+func TestVCStoryAbortAndResume(t *testing.T) {
+	w := newVCWorld(t, VCJobConfig{})
+	w.turn("a Job of two pods", func() { w.submit(vcJob(vcTask("t", 2))) })
+	w.turn("admitted", w.admit)
+	w.turn("all run", w.startAll)
+	w.turn("one succeeds", func() { w.cluster.Finish(w.mustPod("t", 0), 0) })
+	w.turn("AbortJob is issued", func() { w.command("stop", "AbortJob") })
+	w.turn("the pod has ended", w.kubelet)
+	w.after(time.Second)
+	w.turn("ResumeJob is issued", func() { w.command("go", "ResumeJob") })
+	w.turn("admitted", w.admit)
+	w.turn("the new pod runs", w.startAll)
+	w.turn("and succeeds", func() { w.cluster.Finish(w.mustPod("t", 1), 0) })
+	w.end()
+}
+
+func TestVCStoryDelayedActions(t *testing.T) {
+	w := newVCWorld(t, VCJobConfig{})
+	w.turn("a Job whose pods may wait for ten seconds", func() {
+		w.submit(vcJob(vcTask("t", 2, func(t *batch.TaskSpec) { t.MinAvailable = ptr.To[int32](1) }), vcDelayed("PodPending", "RestartPod", 10*time.Second)))
+	})
+	w.turn("admitted", w.admit)
+	w.turn("t-0 runs", func() { w.cluster.Start(w.mustPod("t", 0), true) })
+	w.after(6 * time.Second)
+	w.turn("the controller starts again", w.start)
+	w.after(3 * time.Second)
+	w.after(2 * time.Second)
+	w.turn("the new t-1 runs", w.startAll)
+	w.after(20 * time.Second)
+	w.end()
+}
+
+func TestVCStoryQuota(t *testing.T) {
+	w := newVCWorld(t, VCJobConfig{})
+	w.cluster.Quota = 1
+	w.turn("a Job of two pods in a namespace with room for one", func() { w.submit(vcJob(vcTask("t", 2))) })
+	w.turn("admitted", w.admit)
+	w.after(10 * time.Second)
+	w.turn("ten minutes later there is room", func() { w.pass(10 * time.Minute); w.cluster.Quota = 2 })
+	w.after(time.Minute)
+	w.turn("both run", w.startAll)
+	w.end()
+}
+
+func TestVCStoryScaling(t *testing.T) {
+	w := newVCWorld(t, VCJobConfig{})
+	w.turn("a Job of two pods that restarts when a pod is evicted", func() {
+		w.submit(vcJob(vcTask("t", 2), vcPolicy("PodEvicted", "RestartJob"), func(j *batch.Job) { j.Spec.Plugins = map[string][]string{"svc": {}} }))
+	})
+	w.turn("admitted", w.admit)
+	w.turn("both run", w.startAll)
+	w.turn("it grows to three", func() {
+		w.edit(func(j *batch.Job) {
+			j.Spec.MinAvailable, j.Spec.Tasks[0].Replicas, j.Spec.Tasks[0].MinAvailable = 3, 3, ptr.To[int32](3)
+		})
+	})
+	w.turn("the third runs", w.startAll)
+	w.turn("it shrinks to none", func() {
+		w.edit(func(j *batch.Job) {
+			j.Spec.MinAvailable, j.Spec.Tasks[0].Replicas, j.Spec.Tasks[0].MinAvailable = 0, 0, ptr.To[int32](0)
+		})
+	})
+	w.turn("the pods have ended", w.kubelet)
+	w.after(2 * time.Second)
+	w.end()
+}
+
+func TestVCStoryDependencies(t *testing.T) {
+	w := newVCWorld(t, VCJobConfig{})
+	w.turn("train waits for prep", func() {
+		w.submit(vcJob(vcTask("prep", 1), vcTask("train", 2, func(t *batch.TaskSpec) { t.DependsOn = &batch.DependsOn{Name: []string{"prep"}} }),
+			func(j *batch.Job) { j.Spec.MinAvailable = 1 }))
+	})
+	w.turn("admitted", w.admit)
+	w.after(2 * time.Second)
+	w.turn("prep succeeds", func() { w.cluster.Finish(w.mustPod("prep", 0), 0) })
+	w.turn("train runs", w.startAll)
+	w.end()
+}

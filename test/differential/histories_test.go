@@ -111,7 +111,7 @@ func (h *history) group() string {
 // workDir returns where logs and data go: a directory that stays if the test fails.
 func workDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "drover-differential.")
+	dir, err := os.MkdirTemp("", "drover-differential.") //nolint:usetesting // t.TempDir is gone after a failure, with the logs
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,11 @@ func History(o Observed) []Tick {
 		d.bookTo(d.now)
 	default:
 		d.book()
+		for i := range d.ledger.Ticks {
+			if t := &d.ledger.Ticks[i]; t.Outcome == Waiting && t.Through.Before(d.deadline()) {
+				t.Outcome = MissedDeadline // as its controller is about to find, or has found
+			}
+		}
 	}
 	d.ledger.trim(max(o.Options.LedgerSize, minLedger))
 	return d.ledger.Ticks

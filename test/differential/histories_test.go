@@ -19,6 +19,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/drover-dev/drover/internal/config"
 )
 
 const (
@@ -35,27 +37,8 @@ const (
 
 // TestHistories runs every history on both sides. One alone: make differential RUN=name-of-the-history
 func TestHistories(t *testing.T) {
-	histories, err := readHistories()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := workDir(t)
-	var upstream, drover *side
-	var starting sync.WaitGroup
-	for role, s := range map[string]**side{roleUpstream: &upstream, roleDrover: &drover} {
-		starting.Go(func() {
-			own := filepath.Join(dir, role)
-			if err := os.MkdirAll(own, 0o700); err != nil {
-				t.Error(err)
-				return
-			}
-			*s = startSide(t, role, own)
-		})
-	}
-	starting.Wait()
-	if t.Failed() {
-		t.FailNow()
-	}
+	histories := histories(t)
+	upstream, drover := startBoth(t, nil)
 	// Those that end alike come first, since then everything that was measured must be alike too.
 	t.Run(alike, func(t *testing.T) { runGroup(t, histories, alike, upstream, drover) })
 	if only := flag.Lookup("test.run").Value.String(); !t.Failed() && !strings.Contains(only, "/") {
@@ -65,17 +48,57 @@ func TestHistories(t *testing.T) {
 	t.Run(restarting, func(t *testing.T) { runGroup(t, histories, restarting, upstream, drover) })
 }
 
+// TestHistoriesOfGroups runs those for which the gate is on that gives every Job a Workload and a PodGroup.
+func TestHistoriesOfGroups(t *testing.T) {
+	upstream, drover := startBoth(t, map[string]bool{config.GateWorkloadWithJob: true})
+	t.Run(grouped, func(t *testing.T) { runGroup(t, histories(t), grouped, upstream, drover) })
+}
+
+func histories(t *testing.T) []history {
+	t.Helper()
+	all, err := readHistories()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// startBoth starts the two sides, which end with the test.
+func startBoth(t *testing.T, gates map[string]bool) (upstream, drover *side) {
+	t.Helper()
+	dir := workDir(t)
+	var starting sync.WaitGroup
+	for role, s := range map[string]**side{roleUpstream: &upstream, roleDrover: &drover} {
+		starting.Go(func() {
+			own := filepath.Join(dir, role)
+			if err := os.MkdirAll(own, 0o700); err != nil {
+				t.Error(err)
+				return
+			}
+			*s = startSide(t, role, own, gates)
+		})
+	}
+	starting.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	return upstream, drover
+}
+
 // The groups of histories.
 const (
 	alike      = "alike"
 	differing  = "differing" // on purpose
 	restarting = "restarting"
+	grouped    = "grouped"
 )
 
 func (h *history) group() string {
 	switch {
-	case h.restart:
+	case h.folder == restart:
 		return restarting
+	case h.folder == groups:
+		return grouped
 	case slices.ContainsFunc(intended, func(d difference) bool { return d.history == h.name }):
 		return differing
 	}
@@ -110,7 +133,7 @@ func runGroup(t *testing.T, histories []history, name string, upstream, drover *
 	for _, h := range group {
 		t.Run(h.name, func(t *testing.T) {
 			t.Parallel()
-			if h.restart {
+			if h.folder == restart {
 				defer meeting.leave()
 			} else {
 				slots <- struct{}{}

@@ -49,6 +49,8 @@ import (
 //	controller stop, controller start
 //	                               kill the controllers, start them again; only in testdata/restart, once in each history
 //
+// In testdata/groups the gate WorkloadWithJob is on, and Workloads and PodGroups are compared too.
+//
 // What the kubelet and others do to the pods of the Job. WHICH is a number of pods, all, index=N, or pod=NAME of one that
 // the script has created; a word of pending, running, terminating, failed, succeeded narrows it down:
 //
@@ -64,10 +66,17 @@ import (
 type history struct {
 	name     string // the file's, without its suffix
 	about    string
-	restart  bool
+	folder   string // below testdata: "", restart or groups
 	commands []command
 	files    map[string][]byte
 }
+
+// The folders of histories.
+const (
+	plain   = ""
+	restart = "restart" // the controllers are killed and started again
+	groups  = "groups"  // the gate WorkloadWithJob is on
+)
 
 type command struct {
 	line  int
@@ -78,16 +87,16 @@ type command struct {
 
 func (c command) String() string { return strings.TrimSpace(c.verb + " " + c.rest) }
 
-// readHistories reads testdata/*.txtar, and those in testdata/restart.
+// readHistories reads testdata/*.txtar, and those in the folders below.
 func readHistories() ([]history, error) {
 	var all []history
-	for _, pattern := range []string{"testdata/*.txtar", "testdata/restart/*.txtar"} {
-		paths, err := filepath.Glob(pattern)
+	for _, folder := range []string{plain, restart, groups} {
+		paths, err := filepath.Glob(filepath.Join("testdata", folder, "*.txtar"))
 		if err != nil {
 			return nil, err
 		}
 		for _, path := range paths {
-			h, err := readHistory(path)
+			h, err := readHistory(path, folder)
 			if err != nil {
 				return nil, fmt.Errorf("reading %s: %w", path, err)
 			}
@@ -97,15 +106,12 @@ func readHistories() ([]history, error) {
 	return all, nil
 }
 
-func readHistory(path string) (history, error) {
+func readHistory(path, folder string) (history, error) {
 	archive, err := txtar.ParseFile(path)
 	if err != nil {
 		return history{}, err
 	}
-	h := history{
-		name: strings.TrimSuffix(filepath.Base(path), ".txtar"), restart: filepath.Base(filepath.Dir(path)) == "restart",
-		files: map[string][]byte{},
-	}
+	h := history{name: strings.TrimSuffix(filepath.Base(path), ".txtar"), folder: folder, files: map[string][]byte{}}
 	for _, f := range archive.Files {
 		h.files[f.Name] = f.Data
 	}
@@ -132,7 +138,7 @@ func readHistory(path string) (history, error) {
 			controller = append(controller, c.rest)
 		}
 	}
-	if want := map[bool][]string{true: {"stop", "start"}}[h.restart]; !slices.Equal(controller, want) {
+	if want := map[string][]string{restart: {"stop", "start"}}[folder]; !slices.Equal(controller, want) {
 		return h, fmt.Errorf("it does %q with the controllers; in this folder that must be %q", controller, want)
 	}
 	return h, nil
@@ -199,6 +205,8 @@ var kinds = map[string]schema.GroupVersionResource{
 	"CronJob":       {Group: "batch", Version: "v1", Resource: "cronjobs"},
 	"Pod":           {Version: "v1", Resource: "pods"},
 	"ResourceQuota": {Version: "v1", Resource: "resourcequotas"},
+	"PriorityClass": {Group: "scheduling.k8s.io", Version: "v1", Resource: "priorityclasses"}, // not in the namespace
+	"Workload":      {Group: "scheduling.k8s.io", Version: "v1beta1", Resource: "workloads"},
 }
 
 func (a *actor) create(ctx context.Context, c command) error {
@@ -214,7 +222,11 @@ func (a *actor) create(ctx context.Context, c command) error {
 	if err := yaml.UnmarshalStrict(data, &object.Object); err != nil {
 		return fmt.Errorf("reading %s: %w", c.rest, err)
 	}
-	object.SetNamespace(a.namespace)
+	namespace := a.namespace
+	if object.GetKind() == "PriorityClass" {
+		namespace = metav1.NamespaceNone
+	}
+	object.SetNamespace(namespace)
 	if object.GetKind() == "Job" {
 		if err := completeTemplate(object.Object, "spec", "template", "spec"); err != nil {
 			return err
@@ -229,7 +241,7 @@ func (a *actor) create(ctx context.Context, c command) error {
 	if !ok {
 		return fmt.Errorf("%s holds a %s, which no history needs yet", c.rest, object.GetKind())
 	}
-	stored, err := a.any.Resource(gvr).Namespace(a.namespace).Create(ctx, object, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
+	stored, err := a.any.Resource(gvr).Namespace(namespace).Create(ctx, object, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
 	if err != nil {
 		return err
 	}

@@ -28,6 +28,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/drover-dev/drover/internal/config"
 	"github.com/drover-dev/drover/internal/standalone"
 )
 
@@ -40,6 +41,7 @@ const (
 // side is a control plane with one of the two kinds of controllers.
 type side struct {
 	role   string // roleUpstream or roleDrover
+	gates  map[string]bool
 	dir    standalone.Dir
 	plane  *process
 	client kubernetes.Interface
@@ -52,11 +54,11 @@ type side struct {
 }
 
 // startSide starts a control plane and its controllers, which end with the test.
-func startSide(t *testing.T, role, dir string) *side {
+func startSide(t *testing.T, role, dir string, gates map[string]bool) *side {
 	t.Helper()
-	s := &side{role: role, dir: standalone.Dir(filepath.Join(dir, "data"))}
+	s := &side{role: role, dir: standalone.Dir(filepath.Join(dir, "data")), gates: gates}
 	var err error
-	if s.plane, err = startProcess(rolePlane, s.dir, filepath.Join(dir, "plane.log")); err != nil {
+	if s.plane, err = startProcess(rolePlane, s.dir, gates, filepath.Join(dir, "plane.log")); err != nil {
 		t.Fatalf("starting the control plane for %s: %v", role, err)
 	}
 	t.Cleanup(func() { s.plane.stop() })
@@ -65,6 +67,7 @@ func startSide(t *testing.T, role, dir string) *side {
 		t.Fatal(err)
 	}
 	config.QPS = -1
+	config.WarningHandler = rest.NoWarnings{}
 	s.client, s.any = kubernetes.NewForConfigOrDie(config), dynamic.NewForConfigOrDie(config)
 	if err := s.addMachine(t.Context()); err != nil {
 		t.Fatal(err)
@@ -90,7 +93,7 @@ func (s *side) startController() error {
 	defer s.mu.Unlock()
 	s.runs++
 	log := filepath.Join(filepath.Dir(string(s.dir)), fmt.Sprintf("controller-%d.log", s.runs))
-	p, err := startProcess(s.role, s.dir, log)
+	p, err := startProcess(s.role, s.dir, s.gates, log)
 	if err != nil {
 		return fmt.Errorf("starting the controllers of %s: %w", s.role, err)
 	}
@@ -115,7 +118,7 @@ type process struct {
 }
 
 // startProcess starts the test binary in a role and waits until it is ready.
-func startProcess(role string, dir standalone.Dir, log string) (*process, error) {
+func startProcess(role string, dir standalone.Dir, gates map[string]bool, log string) (*process, error) {
 	output, err := os.Create(log)
 	if err != nil {
 		return nil, err
@@ -123,6 +126,9 @@ func startProcess(role string, dir standalone.Dir, log string) (*process, error)
 	defer output.Close()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), roleVariable+"="+role, dirVariable+"="+string(dir))
+	if gates[config.GateWorkloadWithJob] {
+		cmd.Env = append(cmd.Env, groupsVariable+"=true")
+	}
 	cmd.Stderr = output
 	input, err := cmd.StdinPipe()
 	if err != nil {

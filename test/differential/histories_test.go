@@ -45,6 +45,7 @@ func TestHistories(t *testing.T) {
 		t.Run("metrics", func(t *testing.T) { compareMetrics(t, upstream, drover) })
 	}
 	t.Run(differing, func(t *testing.T) { runGroup(t, histories, differing, upstream, drover) })
+	t.Run(crons, func(t *testing.T) { runGroup(t, histories, crons, upstream, drover) })
 	t.Run(restarting, func(t *testing.T) { runGroup(t, histories, restarting, upstream, drover) })
 }
 
@@ -99,6 +100,8 @@ func (h *history) group() string {
 		return restarting
 	case h.folder == groups:
 		return grouped
+	case h.folder == crons:
+		return crons
 	case slices.ContainsFunc(intended, func(d difference) bool { return d.history == h.name }):
 		return differing
 	}
@@ -129,9 +132,10 @@ func runGroup(t *testing.T, histories []history, name string, upstream, drover *
 	t.Helper()
 	group := slices.DeleteFunc(slices.Clone(histories), func(h history) bool { return h.group() != name })
 	slots := make(chan struct{}, together)
-	meeting := newMeeting(len(group))
+	meeting := &meeting{done: make(chan struct{})}
 	for _, h := range group {
 		t.Run(h.name, func(t *testing.T) {
+			meeting.join() // before any of those that run goes on
 			t.Parallel()
 			if h.folder == restart {
 				defer meeting.leave()
@@ -139,7 +143,8 @@ func runGroup(t *testing.T, histories []history, name string, upstream, drover *
 				slots <- struct{}{}
 				defer func() { <-slots }()
 			}
-			r := &run{history: &h, upstream: newActor(upstream, &h), drover: newActor(drover, &h), meeting: meeting, used: map[int]bool{}}
+			base := time.Now().UTC().Truncate(time.Minute)
+			r := &run{history: &h, upstream: newActor(upstream, &h, base), drover: newActor(drover, &h, base), meeting: meeting, used: map[int]bool{}}
 			if err := r.play(t.Context()); err != nil {
 				t.Errorf("%s\n%v\n\nto run only this: make differential RUN=%s", h.about, err, h.name)
 			}
@@ -389,8 +394,11 @@ type meeting struct {
 	err     error
 }
 
-func newMeeting(members int) *meeting {
-	return &meeting{members: members, done: make(chan struct{})}
+// join adds a member.
+func (m *meeting) join() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.members++
 }
 
 // all waits until every member that is left has come for the same, has it done once, and returns what came of it.

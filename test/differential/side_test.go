@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -181,23 +182,26 @@ func (p *process) kill() {
 
 // record follows everything that histories look at, of all namespaces.
 type record struct {
-	jobs, pods, events cache.Indexer
+	jobs, pods, events, crons cache.Indexer
 
 	mu         sync.Mutex
 	lastChange map[string]time.Time                 // by namespace
 	everPods   map[string]map[types.UID]*corev1.Pod // by namespace: every pod that ever was, as last seen
+	everJob    map[string]map[types.UID]string      // by namespace: the name of every Job that ever was
 	seen       map[string]chan struct{}             // by namespace: closed at the next change
 }
 
 func watch(t *testing.T, config *rest.Config) *record {
 	t.Helper()
 	factory := informers.NewSharedInformerFactory(kubernetes.NewForConfigOrDie(config), 0)
-	jobs, pods, events := factory.Batch().V1().Jobs().Informer(), factory.Core().V1().Pods().Informer(), factory.Core().V1().Events().Informer()
+	jobs, crons := factory.Batch().V1().Jobs().Informer(), factory.Batch().V1().CronJobs().Informer()
+	pods, events := factory.Core().V1().Pods().Informer(), factory.Core().V1().Events().Informer()
 	r := &record{
-		jobs: jobs.GetIndexer(), pods: pods.GetIndexer(), events: events.GetIndexer(),
+		jobs: jobs.GetIndexer(), pods: pods.GetIndexer(), events: events.GetIndexer(), crons: crons.GetIndexer(),
+		everJob:    map[string]map[types.UID]string{},
 		lastChange: map[string]time.Time{}, everPods: map[string]map[types.UID]*corev1.Pod{}, seen: map[string]chan struct{}{},
 	}
-	for _, informer := range []cache.SharedIndexInformer{jobs, pods, events} {
+	for _, informer := range []cache.SharedIndexInformer{jobs, crons, pods, events} {
 		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc: r.note, UpdateFunc: func(_, after any) { r.note(after) }, DeleteFunc: r.note,
 		})
@@ -224,6 +228,12 @@ func (r *record) note(o any) {
 	defer r.mu.Unlock()
 	namespace := object.GetNamespace()
 	r.lastChange[namespace] = time.Now()
+	if job, ok := o.(*batchv1.Job); ok {
+		if r.everJob[namespace] == nil {
+			r.everJob[namespace] = map[types.UID]string{}
+		}
+		r.everJob[namespace][job.UID] = job.Name
+	}
 	if pod, ok := o.(*corev1.Pod); ok {
 		if r.everPods[namespace] == nil {
 			r.everPods[namespace] = map[types.UID]*corev1.Pod{}
@@ -251,6 +261,17 @@ func (r *record) quietSince(namespace string) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.lastChange[namespace]
+}
+
+// everJobs tells of every Job that there ever was in a namespace.
+func (r *record) everJobs(namespace string) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	counts := map[string]int{}
+	for _, name := range r.everJob[namespace] {
+		counts["ever: job "+name]++
+	}
+	return counted(counts)
 }
 
 // ever returns every pod that there ever was in a namespace, as last seen.

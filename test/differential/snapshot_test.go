@@ -34,6 +34,10 @@ func (a *actor) snapshot(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	n := newNames(a, jobs.Items, a.record.ever(a.namespace), pods.Items)
+	cronJobs, err := a.cronLines(ctx, n, jobs.Items)
+	if err != nil {
+		return nil, err
+	}
 	groups, err := a.groupLines(ctx, n)
 	if err != nil {
 		return nil, err
@@ -48,7 +52,8 @@ func (a *actor) snapshot(ctx context.Context) ([]string, error) {
 			lines = append(lines, fmt.Sprintf("job %s: %s", j.Name, line))
 		}
 	}
-	lines = append(lines, groups...)
+	lines = append(append(lines, cronJobs...), groups...)
+	lines = append(lines, a.record.everJobs(a.namespace)...)
 	lines = append(lines, n.podLines(pods.Items)...)
 	lines = append(lines, n.everLines(a.record.ever(a.namespace))...)
 	return append(lines, n.eventLines(events.Items)...), nil
@@ -251,8 +256,8 @@ func (n *names) eventLines(events []corev1.Event) []string {
 	counts := map[string]int{}
 	for _, e := range events {
 		text := fmt.Sprintf("event of %s on %s %s: %s %s %q", e.Source.Component, e.InvolvedObject.Kind, n.plain(e.InvolvedObject.Name), e.Type, e.Reason, n.plain(e.Message))
-		if e.Reason == "FailedCreate" {
-			counts[text] = 1 // again and again, until it works
+		if e.Reason == "FailedCreate" || e.Reason == "UnexpectedJob" {
+			counts[text] = 1 // told again whenever somebody looks
 			continue
 		}
 		counts[text] += int(max(e.Count, 1))

@@ -13,6 +13,7 @@ import (
 	schedulinginformers "k8s.io/client-go/informers/scheduling/v1beta1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/kubernetes/pkg/controller/cronjob"
 	upstreamjob "k8s.io/kubernetes/pkg/controller/job"
 	"k8s.io/kubernetes/pkg/controller/ttlafterfinished"
 
@@ -48,12 +49,17 @@ func runUpstream(ctx context.Context, rc *rest.Config, ready func()) error {
 		return fmt.Errorf("making upstream's Job controller: %w", err)
 	}
 	ttl := ttlafterfinished.New(ctx, jobs, client)
+	cronJobController, err := cronjob.NewControllerV2(ctx, jobs, factory.Batch().V1().CronJobs(), client)
+	if err != nil {
+		return fmt.Errorf("making upstream's CronJob controller: %w", err)
+	}
 	factory.Start(ctx.Done())
 	defer factory.Shutdown()
 	factory.WaitForCacheSync(ctx.Done())
 	var running sync.WaitGroup
 	running.Go(func() { jobController.Run(ctx, upstreamWorkers) })
 	running.Go(func() { ttl.Run(ctx, upstreamWorkers) })
+	running.Go(func() { cronJobController.Run(ctx, upstreamWorkers) })
 	ready()
 	running.Wait()
 	return nil

@@ -6,6 +6,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"net/url"
 	"reflect"
 	"strconv"
@@ -225,13 +227,56 @@ func (a absent) List(ctx context.Context, opts metav1.ListOptions) (runtime.Obje
 	return list, err
 }
 
+// Watch implements Client.
 func (a absent) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-	w, err := a.Client.Watch(ctx, opts)
+	opts.Watch = true
+	r := a.connection.Get().AbsPath("/apis/" + batch.GroupVersion.String())
+	if a.namespace != "" {
+		r = r.Namespace(a.namespace)
+	}
+	values, err := parameters{batch.GroupVersion}.EncodeParameters(&opts, batch.GroupVersion)
+	if err != nil {
+		return nil, fmt.Errorf("writing the options: %w", err)
+	}
+	for key, list := range values {
+		for _, value := range list {
+			r = r.Param(key, value)
+		}
+	}
+	stream, err := r.Resource("jobs").Stream(ctx)
 	if apierrors.IsNotFound(err) {
 		return watch.NewFake(), nil // silent until somebody gives up
 	}
-	return w, err
+	if err != nil {
+		return nil, err
+	}
+	return watch.NewStreamWatcher(&jobEvents{stream, json.NewDecoder(stream)}, apierrors.NewClientErrorReporter(http.StatusInternalServerError, "GET", "WatchDecoding")), nil
 }
+
+// jobEvents reads the messages of a watch for Jobs.
+type jobEvents struct {
+	stream io.ReadCloser
+	json   *json.Decoder
+}
+
+// Decode implements watch.Decoder.
+func (e *jobEvents) Decode() (watch.EventType, runtime.Object, error) {
+	var message metav1.WatchEvent
+	if err := e.json.Decode(&message); err != nil {
+		return "", nil, err
+	}
+	var o runtime.Object = &batch.Job{}
+	if message.Type == string(watch.Error) {
+		o = &metav1.Status{}
+	}
+	if err := json.Unmarshal(message.Object.Raw, o); err != nil {
+		return "", nil, fmt.Errorf("reading a message of the watch: %w", err)
+	}
+	return watch.EventType(message.Type), o, nil
+}
+
+// Close implements watch.Decoder.
+func (e *jobEvents) Close() { _ = e.stream.Close() } // the watch is over anyway
 
 // none is a client where there are no Jobs of Volcano.
 type none struct{}

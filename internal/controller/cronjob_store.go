@@ -49,7 +49,7 @@ func (s *cronTurn) arm() {
 func (s *cronTurn) store(ctx context.Context) error {
 	stored, err := s.write(ctx)
 	if apierrors.IsNotFound(err) || ctx.Err() != nil {
-		return nil // the watch will tell; or the process ends
+		return nil //nolint:nilerr // the watch will tell that it is gone; or the process ends
 	}
 	if err != nil {
 		wait := min(storeRetryMax, storeRetry<<min(s.state.failures, 10))

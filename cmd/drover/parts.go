@@ -65,6 +65,6 @@ func controllers(_ context.Context, env *standalone.Env) (standalone.Part, error
 }
 
 func webhooks(_ context.Context, env *standalone.Env) (standalone.Part, error) {
-	cfg := config.Admission{Listen: net.JoinHostPort(env.BindIP.String(), "0"), InstallKinds: true}
+	cfg := config.Admission{Listen: net.JoinHostPort(env.BindIP.String(), "0"), KindsComing: true}
 	return app.NewAdmission(cfg, env.ClientConfig(controlplane.ControllersUser), env.Log)
 }

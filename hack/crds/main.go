@@ -3,9 +3,10 @@
 // Command crds writes the deep copies of the API types in internal/volcano and the CustomResourceDefinitions in deploy/crds. It is
 // run by `make generate` and takes no arguments.
 //
-// The definitions are those of controller-gen with two changes: descriptions within pod templates and claims are left out, as they
-// are nine tenths of the text and known from elsewhere; and Helm is told to keep a definition when a chart goes, because all
-// objects of the kind would go with it.
+// The definitions are those of controller-gen with three changes: descriptions within pod templates and claims are left out, as they
+// are nine tenths of the text and known from elsewhere; pod templates are spelt out for Jobs only, because an API server takes a
+// second for each time that it reads them, and what other kinds hold is checked when it becomes a Job; and Helm is told to keep a
+// definition when a chart goes, because all objects of the kind would go with it.
 package main
 
 import (
@@ -76,11 +77,32 @@ func rewrite(from, to string) error {
 	}
 	crd["metadata"].(map[string]any)["annotations"] = map[string]any{"helm.sh/resource-policy": "keep"}
 	shorten(crd, false)
+	if filepath.Base(to) != "batch.volcano.sh_jobs.yaml" {
+		loosen(crd)
+	}
 	text, err = yaml.Marshal(crd)
 	if err != nil {
 		return err
 	}
 	return os.WriteFile(to, append([]byte(header), text...), 0o644)
+}
+
+// loosen has the pod templates in a schema taken as they are.
+func loosen(node any) {
+	switch n := node.(type) {
+	case map[string]any:
+		for key, value := range n {
+			if schema, ok := value.(map[string]any); ok && key == "template" && schema["type"] == "object" {
+				n[key] = map[string]any{"type": "object", "description": schema["description"], "x-kubernetes-preserve-unknown-fields": true}
+				continue
+			}
+			loosen(value)
+		}
+	case []any:
+		for _, value := range n {
+			loosen(value)
+		}
+	}
 }
 
 // foreign are the fields whose types are those of Kubernetes.

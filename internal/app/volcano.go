@@ -60,7 +60,8 @@ type volcanoPart struct {
 	kube    kubernetes.Interface
 	vc      *client.Client
 	part    part
-	install bool
+	install bool // installs the kinds
+	coming  bool // somebody else of this process does
 	log     *slog.Logger
 	ready   chan struct{}
 	once    sync.Once
@@ -105,13 +106,13 @@ func (v *volcanoPart) awaitKinds(ctx context.Context) bool {
 	told := false
 	for !kindsServed(ctx, v.vc) {
 		pause := kindsPause
-		if !v.install {
+		if !v.install && !v.coming {
 			pause = kindsCheck
 			v.setReady()
-		}
-		if !told && !v.install {
-			told = true
-			v.log.Info("Volcano's kinds are not installed; their controller waits for them")
+			if !told {
+				told = true
+				v.log.Info("Volcano's kinds are not installed; what works with them waits")
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -208,7 +209,7 @@ func NewAdmission(cfg config.Admission, rc *rest.Config, log *slog.Logger) (*Adm
 	if err != nil {
 		return nil, err
 	}
-	a.volcanoPart = volcanoPart{kube: kube, vc: vc, part: webhooks{a}, install: cfg.InstallKinds, log: log, ready: make(chan struct{})}
+	a.volcanoPart = volcanoPart{kube: kube, vc: vc, part: webhooks{a}, coming: cfg.KindsComing, log: log, ready: make(chan struct{})}
 	return a, nil
 }
 

@@ -85,8 +85,9 @@ type Admission struct {
 	Secret string
 	// SchedulerName is for Jobs of Volcano that name none; "" means volcano.
 	SchedulerName string
-	// InstallKinds makes the definitions of Volcano's kinds that are not there.
-	InstallKinds bool
+	// KindsComing says that the controllers of the same process install Volcano's kinds. Without it, webhooks for kinds that are
+	// not there keep nobody waiting.
+	KindsComing bool
 }
 
 // Validate reports every setting that makes no sense, by the name of its flag.

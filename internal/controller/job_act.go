@@ -210,6 +210,6 @@ func (s *jobSync) heed(refusal error) {
 	s.wake(wait, false)
 }
 
-func (s *jobSync) event(eventType, reason, format string, arg any) {
-	s.c.events.Event(s.job, eventType, reason, fmt.Sprintf(format, arg))
+func (s *jobSync) event(eventType, reason, format string, args ...any) {
+	s.c.events.Event(s.job, eventType, reason, fmt.Sprintf(format, args...))
 }

@@ -48,10 +48,19 @@ func (s *story) finishAll(exitCode int32) {
 	}
 }
 
+// status returns what a user sees of the Job's status, in one line.
+func (s *story) status() string {
+	j := s.cluster.FindJob("default", "j")
+	if j == nil {
+		return "gone"
+	}
+	return statusLine(j)
+}
+
 // want fails the test unless the status of the Job reads like that.
 func (s *story) want(status string) {
 	s.t.Helper()
-	if got := s.status("j"); got != status {
+	if got := s.status(); got != status {
 		s.t.Fatalf("the Job's status is\n  %s, want\n  %s; told so far:\n%s", got, status, s.told.String())
 	}
 }
@@ -224,7 +233,7 @@ func TestAJobIsCompleteBeforeAllItsPodsAreBecauseTheControllerWasRestarted(t *te
 	s.settle()
 	for turn := 0; s.cluster.FindJob("default", "j").Status.CompletionTime == nil; turn++ {
 		if turn == 300 {
-			t.Fatalf("the Job does not end: %s", s.status("j"))
+			t.Fatalf("the Job does not end: %s", s.status())
 		}
 		for n, p := range s.activePods() {
 			if n%3 == turn%3 { // some now, some later
@@ -319,7 +328,7 @@ func TestAJobThatWasResumedHasTheStatusOfBefore(t *testing.T) {
 	s.after(58 * time.Second) // 89 s after the creation
 	s.want("active=1 succeeded=0 failed=0 Suspended=False/JobResumed")
 	s.after(time.Second)
-	if got := s.status("j"); !strings.Contains(got, "FailureTarget=True/DeadlineExceeded") && !strings.Contains(got, "Failed=True/DeadlineExceeded") {
+	if got := s.status(); !strings.Contains(got, "FailureTarget=True/DeadlineExceeded") && !strings.Contains(got, "Failed=True/DeadlineExceeded") {
 		t.Errorf("60 s after its resumption the Job's status is %s, want that its deadline is over", got)
 	}
 	var told []string

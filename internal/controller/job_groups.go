@@ -120,8 +120,12 @@ func (s *jobSync) group(ctx context.Context) error {
 			return err
 		}
 		step, err := job.Group(s.job, have, isNew)
-		if err != nil {
+		if errors.Is(err, job.ErrScheduling) {
+			s.event(corev1.EventTypeWarning, job.ReasonWorkloadNotCompiled, job.MessageWorkloadNotCompiled, s.job.Name, err)
+		} else if err != nil {
 			s.event(corev1.EventTypeWarning, job.ReasonFailedCreate, "%v", err)
+		}
+		if err != nil {
 			return fmt.Errorf("job %s: %w", s.key, err)
 		}
 		wrote, err := s.takeGroupStep(ctx, step)
@@ -166,7 +170,16 @@ func (s *jobSync) takeGroupStep(ctx context.Context, step job.GroupStep) (wrote 
 		return false, nil
 	}
 	if err != nil {
+		if step.CreateWorkload != nil {
+			s.event(corev1.EventTypeWarning, job.ReasonWorkloadNotCreated, job.MessageWorkloadNotCreated, s.job.Name, err)
+		}
 		return false, fmt.Errorf("%s for Job %s: %w", doing, s.key, err)
+	}
+	if step.CreateWorkload != nil {
+		s.event(corev1.EventTypeNormal, job.ReasonWorkloadCreated, job.MessageWorkloadCreated, workload.Name, s.job.Name)
+	}
+	if step.CreatePodGroup != nil {
+		s.event(corev1.EventTypeNormal, job.ReasonPodGroupCreated, job.MessagePodGroupCreated, podGroup.Name, s.job.Name)
 	}
 	if workload != nil {
 		s.state.groups.Workloads = []*schedulingv1beta1.Workload{workload}

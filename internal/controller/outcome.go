@@ -3,8 +3,6 @@
 package controller
 
 import (
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
@@ -34,9 +32,4 @@ func outcomeOf(err error) outcome {
 // isNamespaceEnding reports whether a creation was refused because its namespace is being deleted.
 func isNamespaceEnding(err error) bool {
 	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
-}
-
-// isQuota reports whether a creation was refused because the namespace's quota is used up.
-func isQuota(err error) bool {
-	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota")
 }

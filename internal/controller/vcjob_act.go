@@ -259,7 +259,7 @@ func (s *vcjobSync) refused(reason string, err error) error {
 		return err
 	}
 	text := err.Error()
-	if isQuota(err) {
+	if apierrors.IsForbidden(err) && strings.Contains(text, "exceeded quota") {
 		reason = "QuotaExceeded"
 	}
 	if text != s.state.refusal && !isNamespaceEnding(err) {

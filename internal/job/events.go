@@ -30,6 +30,14 @@ const (
 	ReasonStartTimeout          = "StartTimeout" // ours
 	MessageStartTimeout         = "Pod %s has not started within %v and counts as failed: %s"
 	ReasonInvalidAnnotation     = "InvalidAnnotation" // ours
+	ReasonWorkloadCreated       = "WorkloadCreated"
+	MessageWorkloadCreated      = "Created Workload %s for Job %s"
+	ReasonPodGroupCreated       = "PodGroupCreated"
+	MessagePodGroupCreated      = "Created PodGroup %s for Job %s"
+	ReasonWorkloadNotCreated    = "FailedWorkloadCreate"
+	MessageWorkloadNotCreated   = "Failed to create Workload for Job %s: %v"
+	ReasonWorkloadNotCompiled   = "FailedWorkloadCompilation"
+	MessageWorkloadNotCompiled  = "Failed to compile Workload for Job %s: %v"
 	ReasonUnknownCompletionMode = "UnknownCompletionMode"
 	MessageUnknownMode          = "Skipped Job sync because completion mode is unknown"
 )

@@ -84,6 +84,9 @@ type GroupStep struct {
 // ErrGroup means that the groups of a Job cannot be made out, so that no pods may be made.
 var ErrGroup = errors.New("grouping the pods for the scheduler")
 
+// ErrScheduling is an ErrGroup for which spec.scheduling of the Job is to blame.
+var ErrScheduling = fmt.Errorf("%w as spec.scheduling says", ErrGroup)
+
 // IsNew reports whether nothing has come of a Job yet, so that its groups may still be made. pods is how many it has.
 func IsNew(j *batchv1.Job, pods int) bool {
 	if pods > 0 || j.Status.StartTime != nil || j.Status.Succeeded > 0 || j.Status.Failed > 0 {
@@ -226,7 +229,7 @@ func groupTemplate(j *batchv1.Job) (*schedulingv1beta1.PodGroupTemplate, error) 
 			}
 		case p.Basic != nil && p.Gang == nil:
 		default:
-			return nil, fmt.Errorf("%w: spec.scheduling.schedulingPolicy must have exactly one of basic and gang", ErrGroup)
+			return nil, fmt.Errorf("%w: spec.scheduling.schedulingPolicy must have exactly one of basic and gang", ErrScheduling)
 		}
 	}
 	if c := s.SchedulingConstraints; c != nil {

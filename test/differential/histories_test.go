@@ -19,6 +19,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/drover-dev/drover/internal/config"
 )
 
 const (
@@ -35,12 +37,37 @@ const (
 
 // TestHistories runs every history on both sides. One alone: make differential RUN=name-of-the-history
 func TestHistories(t *testing.T) {
-	histories, err := readHistories()
+	histories := histories(t)
+	upstream, drover := startBoth(t, nil)
+	// Those that end alike come first, since then everything that was measured must be alike too.
+	t.Run(alike, func(t *testing.T) { runGroup(t, histories, alike, upstream, drover) })
+	if only := flag.Lookup("test.run").Value.String(); !t.Failed() && !strings.Contains(only, "/") {
+		t.Run("metrics", func(t *testing.T) { compareMetrics(t, upstream, drover) })
+	}
+	t.Run(differing, func(t *testing.T) { runGroup(t, histories, differing, upstream, drover) })
+	t.Run(crons, func(t *testing.T) { runGroup(t, histories, crons, upstream, drover) })
+	t.Run(restarting, func(t *testing.T) { runGroup(t, histories, restarting, upstream, drover) })
+}
+
+// TestHistoriesOfGroups runs those for which the gate is on that gives every Job a Workload and a PodGroup.
+func TestHistoriesOfGroups(t *testing.T) {
+	upstream, drover := startBoth(t, map[string]bool{config.GateWorkloadWithJob: true})
+	t.Run(grouped, func(t *testing.T) { runGroup(t, histories(t), grouped, upstream, drover) })
+}
+
+func histories(t *testing.T) []history {
+	t.Helper()
+	all, err := readHistories()
 	if err != nil {
 		t.Fatal(err)
 	}
+	return all
+}
+
+// startBoth starts the two sides, which end with the test.
+func startBoth(t *testing.T, gates map[string]bool) (upstream, drover *side) {
+	t.Helper()
 	dir := workDir(t)
-	var upstream, drover *side
 	var starting sync.WaitGroup
 	for role, s := range map[string]**side{roleUpstream: &upstream, roleDrover: &drover} {
 		starting.Go(func() {
@@ -49,20 +76,14 @@ func TestHistories(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			*s = startSide(t, role, own)
+			*s = startSide(t, role, own, gates)
 		})
 	}
 	starting.Wait()
 	if t.Failed() {
 		t.FailNow()
 	}
-	// Those that end alike come first, since then everything that was measured must be alike too.
-	t.Run(alike, func(t *testing.T) { runGroup(t, histories, alike, upstream, drover) })
-	if only := flag.Lookup("test.run").Value.String(); !t.Failed() && !strings.Contains(only, "/") {
-		t.Run("metrics", func(t *testing.T) { compareMetrics(t, upstream, drover) })
-	}
-	t.Run(differing, func(t *testing.T) { runGroup(t, histories, differing, upstream, drover) })
-	t.Run(restarting, func(t *testing.T) { runGroup(t, histories, restarting, upstream, drover) })
+	return upstream, drover
 }
 
 // The groups of histories.
@@ -70,12 +91,17 @@ const (
 	alike      = "alike"
 	differing  = "differing" // on purpose
 	restarting = "restarting"
+	grouped    = "grouped"
 )
 
 func (h *history) group() string {
 	switch {
-	case h.restart:
+	case h.folder == restart:
 		return restarting
+	case h.folder == groups:
+		return grouped
+	case h.folder == crons:
+		return crons
 	case slices.ContainsFunc(intended, func(d difference) bool { return d.history == h.name }):
 		return differing
 	}
@@ -106,17 +132,19 @@ func runGroup(t *testing.T, histories []history, name string, upstream, drover *
 	t.Helper()
 	group := slices.DeleteFunc(slices.Clone(histories), func(h history) bool { return h.group() != name })
 	slots := make(chan struct{}, together)
-	meeting := newMeeting(len(group))
+	meeting := &meeting{done: make(chan struct{})}
 	for _, h := range group {
 		t.Run(h.name, func(t *testing.T) {
+			meeting.join() // before any of those that run goes on
 			t.Parallel()
-			if h.restart {
+			if h.folder == restart {
 				defer meeting.leave()
 			} else {
 				slots <- struct{}{}
 				defer func() { <-slots }()
 			}
-			r := &run{history: &h, upstream: newActor(upstream, &h), drover: newActor(drover, &h), meeting: meeting, used: map[int]bool{}}
+			base := time.Now().UTC().Truncate(time.Minute)
+			r := &run{history: &h, upstream: newActor(upstream, &h, base), drover: newActor(drover, &h, base), meeting: meeting, used: map[int]bool{}}
 			if err := r.play(t.Context()); err != nil {
 				t.Errorf("%s\n%v\n\nto run only this: make differential RUN=%s", h.about, err, h.name)
 			}
@@ -366,8 +394,11 @@ type meeting struct {
 	err     error
 }
 
-func newMeeting(members int) *meeting {
-	return &meeting{members: members, done: make(chan struct{})}
+// join adds a member.
+func (m *meeting) join() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.members++
 }
 
 // all waits until every member that is left has come for the same, has it done once, and returns what came of it.

@@ -30,6 +30,8 @@ import (
 const (
 	roleVariable = "DROVER_DIFFERENTIAL_ROLE"
 	dirVariable  = "DROVER_DIFFERENTIAL_DIR" // data directory of the plane
+	// groupsVariable is set where the gate WorkloadWithJob is on.
+	groupsVariable = "DROVER_DIFFERENTIAL_GROUPS"
 
 	rolePlane    = "plane"
 	roleUpstream = "upstream"
@@ -64,7 +66,7 @@ func TestMain(m *testing.M) {
 
 func play(ctx context.Context, role string, dir standalone.Dir) error {
 	if role == rolePlane {
-		return standalone.Run(ctx, standalone.Config{Dir: dir, Ephemeral: true, Version: "differential"},
+		return standalone.Run(ctx, standalone.Config{Dir: dir, Ephemeral: true, Version: "differential", FeatureGates: gates()},
 			standalone.Parts{ControlPlane: newPlane}, progress{})
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", dir.Kubeconfig())
@@ -84,10 +86,15 @@ func play(ctx context.Context, role string, dir standalone.Dir) error {
 	return runDrover(ctx, config, ready)
 }
 
+// gates returns the feature gates of this process.
+func gates() map[string]bool {
+	return map[string]bool{config.GateWorkloadWithJob: os.Getenv(groupsVariable) != ""}
+}
+
 // runDrover runs our controllers as the product does.
 func runDrover(ctx context.Context, rc *rest.Config, ready func()) error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	controllers, err := app.NewControllers(config.Controllers{Manage: config.ManageAll}, rc, log)
+	controllers, err := app.NewControllers(config.Controllers{Manage: config.ManageAll, Groups: gates()[config.GateWorkloadWithJob]}, rc, log)
 	if err != nil {
 		return err
 	}
@@ -111,7 +118,8 @@ func newPlane(_ context.Context, env *standalone.Env) (standalone.ControlPlane, 
 			KubeletClient: pki.KubeletClient.CertPath(keys), KubeletClientKey: pki.KubeletClient.KeyPath(keys),
 			ServiceAccount: pki.ServiceAccountPath(keys),
 		},
-		Log: env.Log, Step: env.Step, Exiting: env.Fatal,
+		FeatureGates: env.FeatureGates,
+		Log:          env.Log, Step: env.Step, Exiting: env.Fatal,
 	})
 }
 

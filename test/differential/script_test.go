@@ -49,6 +49,18 @@ import (
 //	controller stop, controller start
 //	                               kill the controllers, start them again; only in testdata/restart, once in each history
 //
+//	due DURATION                   the CronJob, which is called cron, was last due that long ago (-90m); it is overdue then if its
+//	                               schedule says so
+//	cron-set KEY=VALUE..., cron-patch JSON, delete-cron PROPAGATION
+//	                               as for Jobs
+//	touch                          change an annotation of the CronJob, so that the controllers look at it
+//
+// await knows of the CronJob: jobs: those that it controls; started: how many its status lists; lastSchedule, lastSuccess: set or
+// unset; cron-gone=true. What depends on the time is written relative to the minute in which the history began: $minute(-5m),
+// $hour(-2h), $time(-90m), and $stamp(-5m), which is how the names of a CronJob's Jobs end.
+//
+// In testdata/groups the gate WorkloadWithJob is on, and Workloads and PodGroups are compared too.
+//
 // What the kubelet and others do to the pods of the Job. WHICH is a number of pods, all, index=N, or pod=NAME of one that
 // the script has created; a word of pending, running, terminating, failed, succeeded narrows it down:
 //
@@ -64,10 +76,18 @@ import (
 type history struct {
 	name     string // the file's, without its suffix
 	about    string
-	restart  bool
+	folder   string // below testdata: "", restart or groups
 	commands []command
 	files    map[string][]byte
 }
+
+// The folders of histories.
+const (
+	plain   = ""
+	restart = "restart" // the controllers are killed and started again
+	groups  = "groups"  // the gate WorkloadWithJob is on
+	crons   = "crons"   // about CronJobs
+)
 
 type command struct {
 	line  int
@@ -78,16 +98,16 @@ type command struct {
 
 func (c command) String() string { return strings.TrimSpace(c.verb + " " + c.rest) }
 
-// readHistories reads testdata/*.txtar, and those in testdata/restart.
+// readHistories reads testdata/*.txtar, and those in the folders below.
 func readHistories() ([]history, error) {
 	var all []history
-	for _, pattern := range []string{"testdata/*.txtar", "testdata/restart/*.txtar"} {
-		paths, err := filepath.Glob(pattern)
+	for _, folder := range []string{plain, restart, groups, crons} {
+		paths, err := filepath.Glob(filepath.Join("testdata", folder, "*.txtar"))
 		if err != nil {
 			return nil, err
 		}
 		for _, path := range paths {
-			h, err := readHistory(path)
+			h, err := readHistory(path, folder)
 			if err != nil {
 				return nil, fmt.Errorf("reading %s: %w", path, err)
 			}
@@ -97,15 +117,12 @@ func readHistories() ([]history, error) {
 	return all, nil
 }
 
-func readHistory(path string) (history, error) {
+func readHistory(path, folder string) (history, error) {
 	archive, err := txtar.ParseFile(path)
 	if err != nil {
 		return history{}, err
 	}
-	h := history{
-		name: strings.TrimSuffix(filepath.Base(path), ".txtar"), restart: filepath.Base(filepath.Dir(path)) == "restart",
-		files: map[string][]byte{},
-	}
+	h := history{name: strings.TrimSuffix(filepath.Base(path), ".txtar"), folder: folder, files: map[string][]byte{}}
 	for _, f := range archive.Files {
 		h.files[f.Name] = f.Data
 	}
@@ -132,7 +149,7 @@ func readHistory(path string) (history, error) {
 			controller = append(controller, c.rest)
 		}
 	}
-	if want := map[bool][]string{true: {"stop", "start"}}[h.restart]; !slices.Equal(controller, want) {
+	if want := map[string][]string{restart: {"stop", "start"}}[folder]; !slices.Equal(controller, want) {
 		return h, fmt.Errorf("it does %q with the controllers; in this folder that must be %q", controller, want)
 	}
 	return h, nil
@@ -143,24 +160,28 @@ type actor struct {
 	*side
 	history   *history
 	namespace string
+	base      time.Time            // the minute in which the history began
 	job       string               // the Job that commands are about
 	names     map[types.UID]string // of what the script has created
 	acted     time.Time
 }
 
-func newActor(s *side, h *history) *actor {
-	return &actor{side: s, history: h, namespace: h.name, job: "job", names: map[types.UID]string{}}
+func newActor(s *side, h *history, base time.Time) *actor {
+	return &actor{side: s, history: h, namespace: h.name, base: base, job: "job", names: map[types.UID]string{}}
 }
 
 // verbs are the commands that act on one side alone. All are repeatable by the reader of a failure with kubectl.
 var verbs = map[string]func(a *actor, ctx context.Context, c command) error{
 	"create": (*actor).create, "use": (*actor).use, "await": (*actor).await, "set": (*actor).set, "patch": (*actor).patch,
+	"due": (*actor).due, "cron-set": (*actor).cronSet, "cron-patch": (*actor).cronPatch, "delete-cron": (*actor).deleteCron, "touch": (*actor).touch,
 	"delete-job": (*actor).deleteJob, "delete": (*actor).delete,
 	"start": (*actor).start, "unready": (*actor).unready, "succeed": (*actor).succeed, "fail": (*actor).fail, "restarts": (*actor).restarts,
 	"delete-pod": (*actor).deletePod, "evict": (*actor).evict, "end": (*actor).end, "drop": (*actor).drop, "patch-pod": (*actor).patchPod,
 }
 
 func (a *actor) do(ctx context.Context, c command) error {
+	c.rest = a.inTime(c.rest)
+	c.words = strings.Fields(c.rest)
 	if c.verb == "refused" {
 		return a.refused(ctx, c)
 	}
@@ -199,6 +220,8 @@ var kinds = map[string]schema.GroupVersionResource{
 	"CronJob":       {Group: "batch", Version: "v1", Resource: "cronjobs"},
 	"Pod":           {Version: "v1", Resource: "pods"},
 	"ResourceQuota": {Version: "v1", Resource: "resourcequotas"},
+	"PriorityClass": {Group: "scheduling.k8s.io", Version: "v1", Resource: "priorityclasses"}, // not in the namespace
+	"Workload":      {Group: "scheduling.k8s.io", Version: "v1beta1", Resource: "workloads"},
 }
 
 func (a *actor) create(ctx context.Context, c command) error {
@@ -210,13 +233,23 @@ func (a *actor) create(ctx context.Context, c command) error {
 	for uid, name := range a.names {
 		data = bytes.ReplaceAll(data, []byte("$uid("+name+")"), []byte(uid))
 	}
+	data = []byte(a.inTime(string(data)))
 	object := &unstructured.Unstructured{}
 	if err := yaml.UnmarshalStrict(data, &object.Object); err != nil {
 		return fmt.Errorf("reading %s: %w", c.rest, err)
 	}
-	object.SetNamespace(a.namespace)
+	namespace := a.namespace
+	if object.GetKind() == "PriorityClass" {
+		namespace = metav1.NamespaceNone
+	}
+	object.SetNamespace(namespace)
 	if object.GetKind() == "Job" {
 		if err := completeTemplate(object.Object, "spec", "template", "spec"); err != nil {
+			return err
+		}
+	}
+	if object.GetKind() == "CronJob" {
+		if err := completeTemplate(object.Object, "spec", "jobTemplate", "spec", "template", "spec"); err != nil {
 			return err
 		}
 	}
@@ -229,7 +262,7 @@ func (a *actor) create(ctx context.Context, c command) error {
 	if !ok {
 		return fmt.Errorf("%s holds a %s, which no history needs yet", c.rest, object.GetKind())
 	}
-	stored, err := a.any.Resource(gvr).Namespace(a.namespace).Create(ctx, object, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
+	stored, err := a.any.Resource(gvr).Namespace(namespace).Create(ctx, object, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
 	if err != nil {
 		return err
 	}
@@ -278,24 +311,29 @@ func (a *actor) use(_ context.Context, c command) error {
 
 // set changes fields of the Job's spec: set parallelism=3 suspend=false.
 func (a *actor) set(ctx context.Context, c command) error {
-	spec := map[string]any{}
-	for _, word := range c.words {
-		key, text, ok := strings.Cut(word, "=")
-		if !ok {
-			return fmt.Errorf("%q is not KEY=VALUE", word)
-		}
-		var value any
-		if err := yaml.Unmarshal([]byte(text), &value); err != nil {
-			return err
-		}
-		spec[key] = value
-	}
-	body, err := json.Marshal(map[string]any{"spec": spec})
+	body, err := specPatch(c)
 	if err != nil {
 		return err
 	}
 	_, err = a.client.BatchV1().Jobs(a.namespace).Patch(ctx, a.job, types.MergePatchType, body, metav1.PatchOptions{})
 	return err
+}
+
+// specPatch returns the merge patch that the words of a command ask for.
+func specPatch(c command) ([]byte, error) {
+	spec := map[string]any{}
+	for _, word := range c.words {
+		key, text, ok := strings.Cut(word, "=")
+		if !ok {
+			return nil, fmt.Errorf("%q is not KEY=VALUE", word)
+		}
+		var value any
+		if err := yaml.Unmarshal([]byte(text), &value); err != nil {
+			return nil, err
+		}
+		spec[key] = value
+	}
+	return json.Marshal(map[string]any{"spec": spec})
 }
 
 func (a *actor) patch(ctx context.Context, c command) error {
@@ -309,13 +347,21 @@ func (a *actor) patch(ctx context.Context, c command) error {
 }
 
 func (a *actor) deleteJob(ctx context.Context, c command) error {
+	options, err := deletion(c.rest)
+	if err != nil {
+		return err
+	}
+	return a.client.BatchV1().Jobs(a.namespace).Delete(ctx, a.job, options)
+}
+
+func deletion(how string) (metav1.DeleteOptions, error) {
 	propagation, ok := map[string]metav1.DeletionPropagation{
 		"background": metav1.DeletePropagationBackground, "foreground": metav1.DeletePropagationForeground, "orphan": metav1.DeletePropagationOrphan,
-	}[c.rest]
+	}[how]
 	if !ok {
-		return fmt.Errorf("%q is no way to delete a Job", c.rest)
+		return metav1.DeleteOptions{}, fmt.Errorf("%q is no way to delete something", how)
 	}
-	return a.client.BatchV1().Jobs(a.namespace).Delete(ctx, a.job, metav1.DeleteOptions{PropagationPolicy: &propagation})
+	return metav1.DeleteOptions{PropagationPolicy: &propagation}, nil
 }
 
 func (a *actor) delete(ctx context.Context, c command) error {
@@ -385,9 +431,12 @@ func (a *actor) facts() (map[string]string, error) {
 		return nil, err
 	}
 	for _, o := range events {
-		if e := o.(*corev1.Event); e.InvolvedObject.Name == a.job {
+		if e := o.(*corev1.Event); e.InvolvedObject.Name == a.job || e.InvolvedObject.Name == cron {
 			have["events"] += "[" + e.Reason + "]"
 		}
+	}
+	if err := a.cronFacts(have); err != nil {
+		return nil, err
 	}
 	j, ok := a.cachedJob()
 	have["gone"] = strconv.FormatBool(!ok)

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +29,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/drover-dev/drover/internal/config"
 	"github.com/drover-dev/drover/internal/standalone"
 )
 
@@ -40,6 +42,7 @@ const (
 // side is a control plane with one of the two kinds of controllers.
 type side struct {
 	role   string // roleUpstream or roleDrover
+	gates  map[string]bool
 	dir    standalone.Dir
 	plane  *process
 	client kubernetes.Interface
@@ -52,11 +55,11 @@ type side struct {
 }
 
 // startSide starts a control plane and its controllers, which end with the test.
-func startSide(t *testing.T, role, dir string) *side {
+func startSide(t *testing.T, role, dir string, gates map[string]bool) *side {
 	t.Helper()
-	s := &side{role: role, dir: standalone.Dir(filepath.Join(dir, "data"))}
+	s := &side{role: role, dir: standalone.Dir(filepath.Join(dir, "data")), gates: gates}
 	var err error
-	if s.plane, err = startProcess(rolePlane, s.dir, filepath.Join(dir, "plane.log")); err != nil {
+	if s.plane, err = startProcess(rolePlane, s.dir, gates, filepath.Join(dir, "plane.log")); err != nil {
 		t.Fatalf("starting the control plane for %s: %v", role, err)
 	}
 	t.Cleanup(func() { s.plane.stop() })
@@ -65,6 +68,7 @@ func startSide(t *testing.T, role, dir string) *side {
 		t.Fatal(err)
 	}
 	config.QPS = -1
+	config.WarningHandler = rest.NoWarnings{}
 	s.client, s.any = kubernetes.NewForConfigOrDie(config), dynamic.NewForConfigOrDie(config)
 	if err := s.addMachine(t.Context()); err != nil {
 		t.Fatal(err)
@@ -90,7 +94,7 @@ func (s *side) startController() error {
 	defer s.mu.Unlock()
 	s.runs++
 	log := filepath.Join(filepath.Dir(string(s.dir)), fmt.Sprintf("controller-%d.log", s.runs))
-	p, err := startProcess(s.role, s.dir, log)
+	p, err := startProcess(s.role, s.dir, s.gates, log)
 	if err != nil {
 		return fmt.Errorf("starting the controllers of %s: %w", s.role, err)
 	}
@@ -115,7 +119,7 @@ type process struct {
 }
 
 // startProcess starts the test binary in a role and waits until it is ready.
-func startProcess(role string, dir standalone.Dir, log string) (*process, error) {
+func startProcess(role string, dir standalone.Dir, gates map[string]bool, log string) (*process, error) {
 	output, err := os.Create(log)
 	if err != nil {
 		return nil, err
@@ -123,6 +127,9 @@ func startProcess(role string, dir standalone.Dir, log string) (*process, error)
 	defer output.Close()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), roleVariable+"="+role, dirVariable+"="+string(dir))
+	if gates[config.GateWorkloadWithJob] {
+		cmd.Env = append(cmd.Env, groupsVariable+"=true")
+	}
 	cmd.Stderr = output
 	input, err := cmd.StdinPipe()
 	if err != nil {
@@ -175,23 +182,26 @@ func (p *process) kill() {
 
 // record follows everything that histories look at, of all namespaces.
 type record struct {
-	jobs, pods, events cache.Indexer
+	jobs, pods, events, crons cache.Indexer
 
 	mu         sync.Mutex
 	lastChange map[string]time.Time                 // by namespace
 	everPods   map[string]map[types.UID]*corev1.Pod // by namespace: every pod that ever was, as last seen
+	everJob    map[string]map[types.UID]string      // by namespace: the name of every Job that ever was
 	seen       map[string]chan struct{}             // by namespace: closed at the next change
 }
 
 func watch(t *testing.T, config *rest.Config) *record {
 	t.Helper()
 	factory := informers.NewSharedInformerFactory(kubernetes.NewForConfigOrDie(config), 0)
-	jobs, pods, events := factory.Batch().V1().Jobs().Informer(), factory.Core().V1().Pods().Informer(), factory.Core().V1().Events().Informer()
+	jobs, crons := factory.Batch().V1().Jobs().Informer(), factory.Batch().V1().CronJobs().Informer()
+	pods, events := factory.Core().V1().Pods().Informer(), factory.Core().V1().Events().Informer()
 	r := &record{
-		jobs: jobs.GetIndexer(), pods: pods.GetIndexer(), events: events.GetIndexer(),
+		jobs: jobs.GetIndexer(), pods: pods.GetIndexer(), events: events.GetIndexer(), crons: crons.GetIndexer(),
+		everJob:    map[string]map[types.UID]string{},
 		lastChange: map[string]time.Time{}, everPods: map[string]map[types.UID]*corev1.Pod{}, seen: map[string]chan struct{}{},
 	}
-	for _, informer := range []cache.SharedIndexInformer{jobs, pods, events} {
+	for _, informer := range []cache.SharedIndexInformer{jobs, crons, pods, events} {
 		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc: r.note, UpdateFunc: func(_, after any) { r.note(after) }, DeleteFunc: r.note,
 		})
@@ -218,6 +228,12 @@ func (r *record) note(o any) {
 	defer r.mu.Unlock()
 	namespace := object.GetNamespace()
 	r.lastChange[namespace] = time.Now()
+	if job, ok := o.(*batchv1.Job); ok {
+		if r.everJob[namespace] == nil {
+			r.everJob[namespace] = map[types.UID]string{}
+		}
+		r.everJob[namespace][job.UID] = job.Name
+	}
 	if pod, ok := o.(*corev1.Pod); ok {
 		if r.everPods[namespace] == nil {
 			r.everPods[namespace] = map[types.UID]*corev1.Pod{}
@@ -245,6 +261,17 @@ func (r *record) quietSince(namespace string) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.lastChange[namespace]
+}
+
+// everJobs tells of every Job that there ever was in a namespace.
+func (r *record) everJobs(namespace string) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	counts := map[string]int{}
+	for _, name := range r.everJob[namespace] {
+		counts["ever: job "+name]++
+	}
+	return counted(counts)
 }
 
 // ever returns every pod that there ever was in a namespace, as last seen.

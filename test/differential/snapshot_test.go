@@ -34,6 +34,14 @@ func (a *actor) snapshot(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	n := newNames(a, jobs.Items, a.record.ever(a.namespace), pods.Items)
+	cronJobs, err := a.cronLines(ctx, n, jobs.Items)
+	if err != nil {
+		return nil, err
+	}
+	groups, err := a.groupLines(ctx, n)
+	if err != nil {
+		return nil, err
+	}
 
 	var lines []string
 	for _, j := range jobs.Items {
@@ -44,6 +52,8 @@ func (a *actor) snapshot(ctx context.Context) ([]string, error) {
 			lines = append(lines, fmt.Sprintf("job %s: %s", j.Name, line))
 		}
 	}
+	lines = append(append(lines, cronJobs...), groups...)
+	lines = append(lines, a.record.everJobs(a.namespace)...)
 	lines = append(lines, n.podLines(pods.Items)...)
 	lines = append(lines, n.everLines(a.record.ever(a.namespace))...)
 	return append(lines, n.eventLines(events.Items)...), nil
@@ -51,6 +61,44 @@ func (a *actor) snapshot(ctx context.Context) ([]string, error) {
 
 // tolerance is how far apart two times may be that belong together. They are of whole seconds, and not always of one instant.
 const tolerance = 5 * time.Second
+
+// groupLines tells of the Workloads and PodGroups, and gives n their names.
+func (a *actor) groupLines(ctx context.Context, n *names) ([]string, error) {
+	if a.history.folder != groups {
+		return nil, nil
+	}
+	workloads, err := a.client.SchedulingV1beta1().Workloads(a.namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	podGroups, err := a.client.SchedulingV1beta1().PodGroups(a.namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	objects := map[string]any{}
+	add := func(kind string, meta *metav1.ObjectMeta, object any) {
+		name := meta.Name
+		if ref := metav1.GetControllerOfNoCopy(meta); ref != nil {
+			name = kind + "-of-" + ref.Name
+			n.pods[meta.Name] = name
+		}
+		n.uids[meta.UID] = kind + "/" + name
+		objects[kind+" "+name] = object
+	}
+	for _, w := range workloads.Items {
+		add("workload", &w.ObjectMeta, &w)
+	}
+	for _, g := range podGroups.Items {
+		add("podgroup", &g.ObjectMeta, &g)
+	}
+	var lines []string
+	for _, name := range slices.Sorted(maps.Keys(objects)) {
+		for _, line := range n.flatten(objects[name]) {
+			lines = append(lines, name+": "+line)
+		}
+	}
+	return lines, nil
+}
 
 // times says how the times of a Job relate, since they cannot be compared themselves.
 func times(j *batchv1.Job) []string {
@@ -208,8 +256,8 @@ func (n *names) eventLines(events []corev1.Event) []string {
 	counts := map[string]int{}
 	for _, e := range events {
 		text := fmt.Sprintf("event of %s on %s %s: %s %s %q", e.Source.Component, e.InvolvedObject.Kind, n.plain(e.InvolvedObject.Name), e.Type, e.Reason, n.plain(e.Message))
-		if e.Reason == "FailedCreate" {
-			counts[text] = 1 // again and again, until it works
+		if e.Reason == "FailedCreate" || e.Reason == "UnexpectedJob" {
+			counts[text] = 1 // told again whenever somebody looks
 			continue
 		}
 		counts[text] += int(max(e.Count, 1))

@@ -161,7 +161,7 @@ func run(ctx context.Context, o *Options, log *slog.Logger) error {
 	if o.Admission.Listen == "" {
 		return lead(ctx)
 	}
-	o.Admission.InstallKinds = o.Controllers.InstallKinds
+	o.Admission.KindsComing = o.Controllers.InstallKinds
 	hooks, err := app.NewAdmission(o.Admission, rc, log)
 	if err != nil {
 		return err

@@ -161,10 +161,18 @@ func show(ctx context.Context, o *Options, client kubernetes.Interface, namespac
 	for i := range list.Items {
 		pods[i] = &list.Items[i]
 	}
+	gone := map[*corev1.Pod]bool{}
+	for _, pod := range o.retained(ctx, client, namespace, object) {
+		gone[pod] = true
+		pods = append(pods, pod)
+	}
 	slices.SortFunc(pods, inOrder)
 	var sources []source
 	for _, pod := range pods {
-		sources = append(sources, o.sources(pod)...)
+		for _, s := range o.sources(pod) {
+			s.gone = gone[pod]
+			sources = append(sources, s)
+		}
 	}
 	if len(sources) == 0 {
 		return o.nothing(pods)
@@ -178,13 +186,21 @@ func show(ctx context.Context, o *Options, client kubernetes.Interface, namespac
 	open := o.opener(client)
 	var failures []error
 	err = ahead(ctx, len(sources), func(ctx context.Context, i int) opened {
-		log, err := open(ctx, namespace, sources[i].pod.Name, o.podLogOptions(sources[i]))
+		opts := o.podLogOptions(sources[i])
+		if sources[i].gone {
+			log, err := openRetained(ctx, client, sources[i], opts)
+			return opened{log, err}
+		}
+		log, err := open(ctx, namespace, sources[i].pod.Name, opts)
 		return opened{log, err}
 	}, func(i int, from opened) error {
 		s, err := sources[i], from.err
 		if err == nil {
 			err = out.copy(s, from.log)
 			_ = from.log.Close()
+		}
+		if s.gone {
+			o.tellEnd(s)
 		}
 		if errors.Is(err, errOutput) {
 			return err

@@ -36,7 +36,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 	if err := os.WriteFile(binary, self, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"-test.v", "-test.run=^Test", "-test.short"}
+	args := []string{"-test.v", "-test.run=^Test", "-test.short", "-test.parallel=4"}
 	cmd := exec.Command(binary, args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "TMPDIR="+dir, "HOME="+dir)

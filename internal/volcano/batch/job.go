@@ -23,7 +23,6 @@ type Job struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	// What is to run.
-	// +kubebuilder:validation:XValidation:rule="!has(self.minAvailable) || !has(self.tasks) || self.minAvailable <= self.tasks.map(t, has(t.replicas) ? t.replicas : 0).sum()",message="job 'minAvailable' should not be greater than total replicas in tasks"
 	// +kubebuilder:validation:XValidation:rule="self.tasks.size() == oldSelf.tasks.size()",message="job updates may not add or remove tasks"
 	// +kubebuilder:validation:XValidation:rule="self.queue == oldSelf.queue",message="job updates may not change fields other than `minAvailable`, `tasks[*].replicas under spec` and `PriorityClassName`"
 	// +optional

@@ -4,6 +4,7 @@ package workload
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/url"
 	"reflect"
@@ -124,9 +125,16 @@ func commandVCJob(ctx context.Context, client kubernetes.Interface, j *batch.Job
 		},
 		Action: action, TargetObject: &ref,
 	}
-	_, err := vcClient(client, bus.GroupVersion, "commands", j.Namespace, func() *bus.Command { return &bus.Command{} }, func() *bus.CommandList { return &bus.CommandList{} }).
-		Create(ctx, c, metav1.CreateOptions{})
-	return err
+	body, err := json.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("writing the Command: %w", err)
+	}
+	return plainly(client.Discovery().RESTClient().Post(), bus.GroupVersion, "commands", j.Namespace).Body(body).Do(ctx).Error()
+}
+
+// plainly completes a request whose body is JSON already: this connection encodes nothing but Kubernetes' own kinds.
+func plainly(r *rest.Request, version schema.GroupVersion, resource, namespace string) *rest.Request {
+	return r.AbsPath("/apis/"+version.String()).Namespace(namespace).Resource(resource).SetHeader("Content-Type", runtime.ContentTypeJSON)
 }
 
 // VCJobs returns the client of Volcano's Jobs. Where the cluster does not have the kind, there are none.
@@ -134,7 +142,7 @@ func VCJobs(client kubernetes.Interface, namespace string) Client {
 	if isNil(client.Discovery().RESTClient()) {
 		return none{} // a fake
 	}
-	return absent{Adapt(vcClient(client, batch.GroupVersion, "jobs", namespace, func() *batch.Job { return &batch.Job{} }, func() *batch.JobList { return &batch.JobList{} }))}
+	return absent{namespace: namespace, connection: client.Discovery().RESTClient(), Client: Adapt(vcClient(client, batch.GroupVersion, "jobs", namespace, func() *batch.Job { return &batch.Job{} }, func() *batch.JobList { return &batch.JobList{} }))}
 }
 
 // PodGroups returns the client of Volcano's PodGroups, and VCCommands that of its Commands.
@@ -193,7 +201,21 @@ func (p parameters) DecodeParameters(values url.Values, from schema.GroupVersion
 }
 
 // absent is a client of a kind that the cluster need not have.
-type absent struct{ Client }
+type absent struct {
+	Client
+	connection rest.Interface
+	namespace  string
+}
+
+// Delete implements Client.
+func (a absent) Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error {
+	opts.APIVersion, opts.Kind = "v1", "DeleteOptions"
+	body, err := json.Marshal(opts)
+	if err != nil {
+		return fmt.Errorf("writing the options: %w", err)
+	}
+	return plainly(a.connection.Delete(), batch.GroupVersion, "jobs", a.namespace).Name(name).Body(body).Do(ctx).Error()
+}
 
 func (a absent) List(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 	list, err := a.Client.List(ctx, opts)

@@ -154,7 +154,8 @@ func (d *decision) unlist(uid types.UID) {
 // reapMissing looks for active Jobs that do not exist any more.
 //
 // Differs: upstream asks the API server for every one that its cache does not show. A Job that the cache has shown and does not
-// show any more is gone for certain, and one that we have just created will be shown soon.
+// show any more is gone for certain, and one that we have just created will be shown soon. Only a CronJob that is being deleted can
+// lose Jobs that go on: they may be left to themselves.
 func (d *decision) reapMissing() {
 	var seen []types.UID
 	var unseen []sighting
@@ -163,7 +164,7 @@ func (d *decision) reapMissing() {
 			seen = append(seen, ref.UID)
 			continue
 		}
-		if slices.Contains(d.m.seen, ref.UID) {
+		if slices.Contains(d.m.seen, ref.UID) && !d.o.CronJob.Deleting {
 			d.unlist(ref.UID)
 			d.tell(MissingJob, ref.Name)
 			d.ledger.noteGone(d.o.CronJob.Name, ref.Name)

@@ -662,3 +662,24 @@ func errTerminating() error {
 	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: corev1.NamespaceTerminatingCause})
 	return err
 }
+
+func TestAJobThatIsLeftBehindByItsCronJobIsSaidToBeMissing(t *testing.T) {
+	due10 := job("2016-05-19 10:00:00")
+	cron := newCronJob(hourly, last("2016-05-19 10:00:00"), listing(due10))
+	cron.CreationTimestamp = metav1.NewTime(at(created))
+	o := Observed{CronJob: FromBatch(cron), Children: []Child{due10}, Now: at("2016-05-19 10:10:00"), Options: DefaultOptions()}
+	o.Rules = Read(o.CronJob, time.LoadLocation, time.UTC)
+	p := Decide(o)
+	o.Memory = Account(o, p, succeed(p)).Memory
+
+	// The CronJob is deleted without its Jobs: the garbage collector takes its name off them, and they go on.
+	cron.DeletionTimestamp = new(metav1.NewTime(at("2016-05-19 10:20:00")))
+	o.CronJob, o.Children, o.Now = FromBatch(cron), nil, at("2016-05-19 10:20:00")
+	p = Decide(o)
+	if len(p.Events) > 0 {
+		t.Errorf("it tells %v", p.Events)
+	}
+	if len(p.Check) != 1 || p.Check[0].Name != due10.Name {
+		t.Errorf("it asks for %v, want %s, which may exist", p.Check, due10.Name)
+	}
+}

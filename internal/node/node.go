@@ -77,6 +77,12 @@ type Node struct {
 	node     *corev1.Node // as the API server has it
 }
 
+// retainMost and retainFor bound what is kept of failed pods whose Jobs ask for it.
+const (
+	retainMost = 500
+	retainFor  = 7 * 24 * time.Hour
+)
+
 // New returns a node that does nothing yet. It listens already, so that its port is known. serving has the certificate of the node's API
 // and the authorities of its clients' certificates; without it (nil) the node serves no API, and logs and exec do not work.
 func New(cfg Config, client kubernetes.Interface, rt Runtime, serving *tls.Config) (*Node, error) {
@@ -113,7 +119,7 @@ func New(cfg Config, client kubernetes.Interface, rt Runtime, serving *tls.Confi
 	n.objects = objects.New(client, n.clock)
 	n.volumes = volume.New(n.podsDir, cfg.FilesDir, cfg.Name, n.objects, n.clock, n.log)
 	n.prober = probe.New(n.probeExec, n.clock)
-	if n.retained, err = retain.New(filepath.Join(cfg.Dir, "retained"), retainMost, retainFor); err != nil {
+	if n.retained, err = retain.New(cfg.Dir, retainMost, retainFor); err != nil {
 		return nil, err
 	}
 	n.informer = n.newInformer()

@@ -118,24 +118,6 @@ func (n *Node) current(pod *corev1.Pod) *corev1.Pod {
 
 // Log writes the log of a container. It is part of the node's API.
 func (n *Node) Log(ctx context.Context, pod *corev1.Pod, container string, o *corev1.PodLogOptions, stdout, stderr io.Writer) error {
-	return n.readLog(ctx, logs.PodDir(n.logDir, pod), pod, container, o, stdout, stderr)
-}
-
-// retainMost and retainFor bound what is kept of failed pods whose Jobs ask for it.
-const (
-	retainMost = 500
-	retainFor  = 7 * 24 * time.Hour
-)
-
-// Retained returns the failed pods of a namespace whose logs are kept although they are gone. It is part of the node's API.
-func (n *Node) Retained(namespace string) ([]*corev1.Pod, error) { return n.retained.Pods(namespace) }
-
-// RetainedLog writes the log of a container of a pod that Retained has returned. It is part of the node's API.
-func (n *Node) RetainedLog(ctx context.Context, pod *corev1.Pod, container string, o *corev1.PodLogOptions, out io.Writer) error {
-	return n.readLog(ctx, n.retained.Dir(logs.PodDirName(pod.Namespace, pod.Name, string(pod.UID))), pod, container, o, out, out)
-}
-
-func (n *Node) readLog(ctx context.Context, dir string, pod *corev1.Pod, container string, o *corev1.PodLogOptions, stdout, stderr io.Writer) error {
 	if findContainer(&pod.Spec, container) == nil {
 		return fmt.Errorf("container %q not found in pod %q", container, pod.Name)
 	}
@@ -163,7 +145,7 @@ func (n *Node) readLog(ctx context.Context, dir string, pod *corev1.Pod, contain
 			return err
 		}
 	}
-	return logs.Read(ctx, logs.Path(dir, container, attempt), options, stdout, stderr)
+	return logs.Read(ctx, logs.Path(logs.PodDir(n.logDir, pod), container, attempt), options, stdout, stderr)
 }
 
 // loggedContainer returns the ID of the attempt whose log is asked for, or says in kubelet's words why there is none.

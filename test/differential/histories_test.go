@@ -340,12 +340,14 @@ func (r *run) judge(at string, upstream, drover []string) error {
 	return errors.New(b.String())
 }
 
-// takeOut removes the lines that match a pattern, in which * stands for any text, and reports whether there are any.
+// takeOut removes the lines that match a pattern, in which * stands for any text, and reports whether there are as many as there must
+// be.
 func takeOut(lines *[]string, pattern string) bool {
+	pattern, byChance := strings.CutPrefix(pattern, "?")
 	matches := regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, ".*") + "$").MatchString
 	before := len(*lines)
 	*lines = slices.DeleteFunc(*lines, matches)
-	return len(*lines) < before
+	return byChance || len(*lines) < before
 }
 
 // without returns the lines of a that b does not hold as often, in order.

@@ -12,7 +12,8 @@ import (
 type difference struct {
 	history string
 	at      string // checkpoint
-	// upstream and drover are the lines that only the one or the other side has; * stands for any text.
+	// upstream and drover are the lines that only the one or the other side has; * stands for any text. One that begins
+	// with ? is there by chance.
 	upstream, drover []string
 	why              string
 	// documented is the row of docs/differences.md that tells users, by its first column.
@@ -81,6 +82,24 @@ var intended = []difference{
 		},
 		why:        "the API server refuses a status that lists an index as completed and as failed",
 		documented: "index with a success and a final failure",
+	},
+	{
+		history: "cron-name-is-taken", at: "nothing started",
+		drover:     []string{`event of cronjob-controller on CronJob cron: Warning FailedCreate "Error creating job: jobs.batch \"cron-*\" already exists" ×1`},
+		why:        "upstream says nothing",
+		documented: "`AlreadyExists`, somebody else's Job",
+	},
+	{
+		history: "cron-started-and-forgotten", at: "taken in",
+		upstream:   []string{`event of cronjob-controller on CronJob cron: Warning UnexpectedJob "Saw a job that the controller did not create or forgot: cron-*" ×1`},
+		why:        "upstream does not know its own Job before it has tried to create it again",
+		documented: "a Job that the status does not list, of a start that was not stored",
+	},
+	{
+		history: "cron-no-history", at: "nothing is left",
+		upstream:   []string{`?event of cronjob-controller on CronJob cron: Normal MissingJob "Active job went missing: cron-*" ×1`},
+		why:        "when upstream's status is refused because of a conflict, it misses the Job that it has deleted itself",
+		documented: "clean-up of old Jobs",
 	},
 }
 

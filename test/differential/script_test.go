@@ -158,16 +158,17 @@ func readHistory(path, folder string) (history, error) {
 // actor runs the commands of one history on one side.
 type actor struct {
 	*side
-	history   *history
-	namespace string
-	base      time.Time            // the minute in which the history began
-	job       string               // the Job that commands are about
-	names     map[types.UID]string // of what the script has created
-	acted     time.Time
+	history    *history
+	namespace  string
+	base       time.Time            // the minute in which the history began
+	job        string               // the Job that commands are about
+	names      map[types.UID]string // of what the script has created
+	groupNames map[string]string    // of Workloads and PodGroups
+	acted      time.Time
 }
 
 func newActor(s *side, h *history, base time.Time) *actor {
-	return &actor{side: s, history: h, namespace: h.name, base: base, job: "job", names: map[types.UID]string{}}
+	return &actor{side: s, history: h, namespace: h.name, base: base, job: "job", names: map[types.UID]string{}, groupNames: map[string]string{}}
 }
 
 // verbs are the commands that act on one side alone. All are repeatable by the reader of a failure with kubectl.

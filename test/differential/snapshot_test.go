@@ -80,7 +80,7 @@ func (a *actor) groupLines(ctx context.Context, n *names) ([]string, error) {
 		name := meta.Name
 		if ref := metav1.GetControllerOfNoCopy(meta); ref != nil {
 			name = kind + "-of-" + ref.Name
-			n.pods[meta.Name] = name
+			a.groupNames[meta.Name] = name
 		}
 		n.uids[meta.UID] = kind + "/" + name
 		objects[kind+" "+name] = object
@@ -91,6 +91,7 @@ func (a *actor) groupLines(ctx context.Context, n *names) ([]string, error) {
 	for _, g := range podGroups.Items {
 		add("podgroup", &g.ObjectMeta, &g)
 	}
+	maps.Copy(n.pods, a.groupNames) // events also tell of those that are gone
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(objects)) {
 		for _, line := range n.flatten(objects[name]) {
@@ -256,8 +257,9 @@ func (n *names) eventLines(events []corev1.Event) []string {
 	counts := map[string]int{}
 	for _, e := range events {
 		text := fmt.Sprintf("event of %s on %s %s: %s %s %q", e.Source.Component, e.InvolvedObject.Kind, n.plain(e.InvolvedObject.Name), e.Type, e.Reason, n.plain(e.Message))
-		if e.Reason == "FailedCreate" || e.Reason == "UnexpectedJob" {
-			counts[text] = 1 // told again whenever somebody looks
+		switch e.Reason {
+		case "FailedCreate", "UnexpectedJob", "JobAlreadyActive", "SawCompletedJob": // told again when somebody looks again, or tries again
+			counts[text] = 1
 			continue
 		}
 		counts[text] += int(max(e.Count, 1))

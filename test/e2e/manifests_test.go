@@ -21,6 +21,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes"
 
@@ -37,6 +38,11 @@ type published struct {
 	jobs   []*batchv1.Job
 	maps   []*corev1.ConfigMap
 }
+
+const (
+	pollEvery    = 50 * time.Millisecond
+	outcomeLimit = 4 * time.Minute // machines that run tests are busy
+)
 
 func read(t *testing.T, client kubernetes.Interface, file string) *published {
 	t.Helper()
@@ -131,23 +137,22 @@ func (p *published) apply() {
 func (p *published) await(what string, ok func(*batchv1.Job) bool) *batchv1.Job {
 	p.t.Helper()
 	var last *batchv1.Job
-	deadline := time.Now().Add(4 * time.Minute)
-	for ; ; time.Sleep(50 * time.Millisecond) {
-		j, err := p.client.BatchV1().Jobs(p.ns).Get(p.ctx, p.jobs[0].Name, metav1.GetOptions{})
+	err := wait.PollUntilContextTimeout(p.ctx, pollEvery, outcomeLimit, true, func(ctx context.Context) (bool, error) {
+		j, err := p.client.BatchV1().Jobs(p.ns).Get(ctx, p.jobs[0].Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			j, err = nil, nil
 		}
-		p.must(err)
-		if ok(j) {
-			return j
-		}
-		if last = j; time.Now().After(deadline) {
-			if last == nil {
-				p.t.Fatalf("the Job is gone, and was to be %s", what)
-			}
-			p.t.Fatalf("the Job is not %s: %s", what, status(last))
-		}
+		last = j
+		return err == nil && ok(j), err
+	})
+	switch {
+	case err == nil:
+	case last == nil:
+		p.t.Fatalf("the Job is gone, and was to be %s: %v", what, err)
+	default:
+		p.t.Fatalf("the Job is not %s: %s: %v", what, status(last), err)
 	}
+	return last
 }
 
 // ends awaits the end of the first Job and compares its status with one like "Complete CompletionsReached succeeded=1".
@@ -202,17 +207,11 @@ func (p *published) pods() []corev1.Pod {
 	return list.Items
 }
 
-func (p *published) awaitPods(what string, ok func([]corev1.Pod) bool) []corev1.Pod {
+func (p *published) awaitPods(what string, ok func([]corev1.Pod) bool) {
 	p.t.Helper()
-	deadline := time.Now().Add(4 * time.Minute)
-	for ; ; time.Sleep(50 * time.Millisecond) {
-		pods := p.pods()
-		if ok(pods) {
-			return pods
-		}
-		if time.Now().After(deadline) {
-			p.t.Fatalf("the %d pods are not %s", len(pods), what)
-		}
+	err := wait.PollUntilContextTimeout(p.ctx, pollEvery, outcomeLimit, true, func(context.Context) (bool, error) { return ok(p.pods()), nil })
+	if err != nil {
+		p.t.Fatalf("the %d pods are not %s: %v", len(p.pods()), what, err)
 	}
 }
 

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -11,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/drover-dev/drover/internal/testkit/plane"
 )
@@ -90,7 +93,7 @@ func TestVolcanoJobsEndTheSameWhenTheirPlaneIsKilled(t *testing.T) {
 				t.Fatalf("applying the Jobs: %v\n%s", err, out)
 			}
 			for range 3 {
-				time.Sleep(time.Duration(rng.IntN(2500)) * time.Millisecond) // the moment of the kill is what is varied
+				pass(t, time.Duration(rng.IntN(2500))*time.Millisecond) // the moment of the kill is what is varied
 				p.Kill()
 				p = plane.Start(t, plane.Options{Dir: dir, Durable: true})
 			}
@@ -103,14 +106,14 @@ func TestVolcanoJobsEndTheSameWhenTheirPlaneIsKilled(t *testing.T) {
 func awaitVolcano(t *testing.T, binary, dir string) {
 	t.Helper()
 	const each = `{range .items[*]}{.metadata.name} {.status.state.phase} {.status.retryCount} {.status.succeeded} {.status.failed}{"\n"}{end}`
-	deadline := time.Now().Add(2 * time.Minute)
 	var got string
-	for time.Now().Before(deadline) {
+	err := wait.PollUntilContextTimeout(t.Context(), untilPause, 2*time.Minute, true, func(context.Context) (bool, error) {
 		out, err := exec.Command(binary, "--data-dir", dir, "kubectl", "get", "vcjob", "-o", "jsonpath="+each).Output()
-		if got = withZeros(string(out)); err == nil && got == volcanoEnd {
-			return
-		}
-		time.Sleep(untilPause)
+		got = withZeros(string(out))
+		return err == nil && got == volcanoEnd, nil
+	})
+	if err == nil {
+		return
 	}
 	t.Fatalf("the Jobs have not ended as they must; got:\n%swant:\n%s", got, volcanoEnd)
 }

@@ -162,7 +162,8 @@ func show(ctx context.Context, o *Options, client kubernetes.Interface, namespac
 		pods[i] = &list.Items[i]
 	}
 	gone := map[*corev1.Pod]bool{}
-	for _, pod := range o.retained(ctx, client, namespace, object) {
+	kept, store := o.retained(namespace, object)
+	for _, pod := range kept {
 		gone[pod] = true
 		pods = append(pods, pod)
 	}
@@ -186,12 +187,10 @@ func show(ctx context.Context, o *Options, client kubernetes.Interface, namespac
 	open := o.opener(client)
 	var failures []error
 	err = ahead(ctx, len(sources), func(ctx context.Context, i int) opened {
-		opts := o.podLogOptions(sources[i])
 		if sources[i].gone {
-			log, err := openRetained(ctx, client, sources[i], opts)
-			return opened{log, err}
+			return opened{o.openRetained(ctx, store, sources[i]), nil}
 		}
-		log, err := open(ctx, namespace, sources[i].pod.Name, opts)
+		log, err := open(ctx, namespace, sources[i].pod.Name, o.podLogOptions(sources[i]))
 		return opened{log, err}
 	}, func(i int, from opened) error {
 		s, err := sources[i], from.err

@@ -16,7 +16,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"time"
 
@@ -40,10 +39,6 @@ type Host interface {
 	Pod(namespace, name string) (*corev1.Pod, bool)
 	// Log writes the log of a container. An error that comes before the first byte is told to the user.
 	Log(ctx context.Context, pod *corev1.Pod, container string, options *corev1.PodLogOptions, stdout, stderr io.Writer) error
-	// Retained returns pods of a namespace that are gone, and whose logs are kept.
-	Retained(namespace string) ([]*corev1.Pod, error)
-	// RetainedLog writes the log of a container of such a pod.
-	RetainedLog(ctx context.Context, pod *corev1.Pod, container string, options *corev1.PodLogOptions, out io.Writer) error
 	// Exec runs a command in a container and returns when it has ended. An exit code other than 0 is a utilexec.ExitError.
 	Exec(ctx context.Context, pod *corev1.Pod, container string, command []string, s Streams) error
 	// Attach connects to the running command of a container, until that or the caller ends.
@@ -70,8 +65,6 @@ func New(host Host, log *slog.Logger) http.Handler {
 	mux.HandleFunc("GET /pods", s.pods)
 	mux.HandleFunc("GET /pods/{$}", s.pods)
 	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", s.logs)
-	mux.HandleFunc("GET "+RetainedPath+"/{namespace}", s.retained)
-	mux.HandleFunc("GET "+RetainedPath+"/{namespace}/{uid}/{container}", s.retainedLog)
 	for path, handle := range map[string]http.HandlerFunc{
 		"/exec/{namespace}/{pod}/{container}":         s.exec,
 		"/exec/{namespace}/{pod}/{uid}/{container}":   s.exec,
@@ -85,10 +78,6 @@ func New(host Host, log *slog.Logger) http.Handler {
 	}
 	return mux
 }
-
-// RetainedPath is where failed pods are that are gone, as a PodList for a namespace, and below that their logs by UID and container. Kubelets
-// have no such thing.
-const RetainedPath = "/retained"
 
 type server struct {
 	host Host
@@ -115,47 +104,6 @@ func (s *server) pods(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	if err := json.NewEncoder(w).Encode(list); err != nil && r.Context().Err() == nil {
 		s.log.Debug("Answering a request for pods did not work", "err", err)
-	}
-}
-
-func (s *server) retained(w http.ResponseWriter, r *http.Request) {
-	pods, err := s.host.Retained(r.PathValue("namespace"))
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	list := corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
-	for _, pod := range pods {
-		list.Items = append(list.Items, *pod)
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if err := json.NewEncoder(w).Encode(list); err != nil && r.Context().Err() == nil {
-		s.log.Debug("Answering a request for retained pods did not work", "err", err)
-	}
-}
-
-func (s *server) retainedLog(w http.ResponseWriter, r *http.Request) {
-	pods, err := s.host.Retained(r.PathValue("namespace"))
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	at := slices.IndexFunc(pods, func(p *corev1.Pod) bool { return string(p.UID) == r.PathValue("uid") })
-	if at < 0 {
-		http.Error(w, "no log of this pod is kept", http.StatusNotFound)
-		return
-	}
-	options, err := logOptions(r.URL.Query())
-	if err == nil && options.Follow {
-		err = errors.New("a pod that is gone cannot be followed")
-	}
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	out := &flushing{w: w}
-	if err := s.host.RetainedLog(r.Context(), pods[at], r.PathValue("container"), options, out); err != nil && r.Context().Err() == nil {
-		http.Error(w, err.Error(), http.StatusBadRequest) // of no use once the log has begun
 	}
 }
 

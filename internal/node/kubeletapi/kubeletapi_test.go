@@ -64,18 +64,6 @@ func (host) Log(ctx context.Context, _ *corev1.Pod, container string, o *corev1.
 	return nil
 }
 
-func (host) Retained(namespace string) ([]*corev1.Pod, error) {
-	if namespace == "broken" {
-		return nil, errors.New("disk is gone")
-	}
-	return []*corev1.Pod{thePod}, nil
-}
-
-func (host) RetainedLog(_ context.Context, pod *corev1.Pod, container string, o *corev1.PodLogOptions, out io.Writer) error {
-	_, err := fmt.Fprintf(out, "%s/%s, previous %v", pod.Name, container, o.Previous)
-	return err
-}
-
 func (host) Exec(_ context.Context, _ *corev1.Pod, container string, command []string, s Streams) error {
 	switch command[0] {
 	case "fail":
@@ -322,32 +310,4 @@ func dialAndSay(t *testing.T, address, text string) string {
 		t.Fatal(err)
 	}
 	return string(answer)
-}
-
-func TestRetainedPodsAndTheirLogs(t *testing.T) {
-	s := serve(t)
-	cases := map[string]struct {
-		path string
-		code int
-		text string
-	}{
-		"pods":                 {"/retained/ns", http.StatusOK, `"name":"p"`},
-		"a log":                {"/retained/ns/u/main?previous=true", http.StatusOK, "p/main, previous true"},
-		"a pod of another UID": {"/retained/ns/v/main", http.StatusNotFound, "no log of this pod is kept"},
-		"a log to follow":      {"/retained/ns/u/main?follow=true", http.StatusBadRequest, "cannot be followed"},
-		"a store that fails":   {"/retained/broken", http.StatusInternalServerError, "disk is gone"},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			answer, err := http.Get(s.URL + c.path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer answer.Body.Close()
-			text, err := io.ReadAll(answer.Body)
-			if err != nil || answer.StatusCode != c.code || !strings.Contains(string(text), c.text) {
-				t.Errorf("answer %d %q (%v), want %d with %q", answer.StatusCode, text, err, c.code, c.text)
-			}
-		})
-	}
 }

@@ -4,9 +4,11 @@
 package retain
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -18,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/drover-dev/drover/internal/atomicfile"
+	"github.com/drover-dev/drover/internal/node/logs"
 )
 
 // recordName is the file beside the logs of a pod that holds its last state. No container can have this name.
@@ -32,13 +35,18 @@ type Store struct {
 	mu sync.Mutex
 }
 
-// New returns a store in dir, which it makes. It keeps at most that many pods, each for so long.
-func New(dir string, most int, oldest time.Duration) (*Store, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+// New returns a store in the directory of a node, which it makes. It keeps at most that many pods, each for so long.
+func New(nodeDir string, most int, oldest time.Duration) (*Store, error) {
+	s := In(nodeDir)
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the directory of retained logs: %w", err)
 	}
-	return &Store{dir: dir, most: most, oldest: oldest}, nil
+	s.most, s.oldest = most, oldest
+	return s, nil
 }
+
+// In returns the store of a node for reading only. It may not be there yet.
+func In(nodeDir string) *Store { return &Store{dir: filepath.Join(nodeDir, "retained")} }
 
 // HasFailed reports whether a container of pod has ended badly, the last time or the time before.
 func HasFailed(pod *corev1.Pod) bool {
@@ -111,6 +119,9 @@ func (s *Store) trimLocked(now time.Time) error {
 // Pods returns the pods of a namespace that are kept, as they were last, in no order.
 func (s *Store) Pods(namespace string) ([]*corev1.Pod, error) {
 	entries, err := os.ReadDir(s.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("looking through the retained logs: %w", err)
 	}
@@ -135,5 +146,23 @@ func (s *Store) Pods(namespace string) ([]*corev1.Pod, error) {
 	return pods, nil
 }
 
-// Dir returns where the logs of a pod are that was in the directory of that name.
-func (s *Store) Dir(name string) string { return filepath.Join(s.dir, filepath.Base(name)) }
+// Log writes what a container of a pod that Pods has returned has printed: in its last run, or in the one before.
+func (s *Store) Log(ctx context.Context, pod *corev1.Pod, container string, previous bool, o logs.Options, out io.Writer) error {
+	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for _, status := range list {
+			if status.Name != container {
+				continue
+			}
+			attempt := status.RestartCount
+			if previous {
+				attempt--
+			}
+			return logs.Read(ctx, logs.Path(s.dirOf(pod), container, attempt), o, out, out)
+		}
+	}
+	return fmt.Errorf("pod %q has no container %q", pod.Name, container)
+}
+
+func (s *Store) dirOf(pod *corev1.Pod) string {
+	return filepath.Join(s.dir, logs.PodDirName(pod.Namespace, pod.Name, string(pod.UID)))
+}

@@ -74,7 +74,7 @@ func TestWhatIsKeptIsFoundAgain(t *testing.T) {
 	if diff := cmp.Diff([]*corev1.Pod{pod}, pods); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	text, err := os.ReadFile(filepath.Join(s.Dir(filepath.Base(logs)), "log"))
+	text, err := os.ReadFile(filepath.Join(s.dirOf(pod), "log"))
 	if err != nil || string(text) != "p" {
 		t.Errorf("log %q, %v", text, err)
 	}
@@ -96,7 +96,7 @@ func TestOnlySoManyAreKeptAndOnlyForSoLong(t *testing.T) {
 		if err := s.Keep(pod, logs, at); err != nil {
 			t.Fatal(err)
 		}
-		record := filepath.Join(s.Dir(filepath.Base(logs)), recordName)
+		record := filepath.Join(s.dirOf(pod), recordName)
 		if err := os.Chtimes(record, now.Add(-age), now.Add(-age)); err != nil {
 			t.Fatal(err)
 		}

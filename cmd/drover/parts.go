@@ -6,8 +6,6 @@ import (
 	"context"
 	"net"
 	"net/url"
-	"os"
-	"runtime/debug"
 
 	"github.com/drover-dev/drover/internal/app"
 	"github.com/drover-dev/drover/internal/app/machine"
@@ -29,14 +27,7 @@ func parts() standalone.Parts {
 	}
 }
 
-// gcPercent lets the garbage of requests grow to twice what is in use before it is collected: collecting is otherwise an eighth of what a
-// busy plane does. An idle plane stays well below 450 MiB.
-const gcPercent = 200
-
 func controlPlane(_ context.Context, env *standalone.Env) (standalone.ControlPlane, error) {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
 	keys := env.Dir.PKI()
 	return controlplane.New(controlplane.Config{
 		EtcdDir: env.Dir.Etcd(), EtcdSocket: env.Dir.EtcdSocket(), NoSync: env.Ephemeral,

@@ -29,6 +29,9 @@ upstream-e2e: build ## Kubernetes' own Job and CronJob specs against `drover up`
 differential: ## the same histories with upstream's controllers and with ours, compared
 	@hack/differential.sh
 
+bench: build ## figures of the plane, and of our Job controller beside upstream's
+	@hack/bench.sh
+
 fuzz: ## a minute of random histories and inputs for each target
 	@hack/fuzz.sh
 
@@ -47,4 +50,4 @@ clean: ## remove what was built
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: demo test build unit integration e2e upstream-e2e differential fuzz lint generate verify clean help
+.PHONY: demo test build unit integration e2e upstream-e2e differential bench fuzz lint generate verify clean help

@@ -19,6 +19,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
+
+	"github.com/drover-dev/drover/internal/config"
 )
 
 // Config says where webhooks are served.
@@ -30,7 +32,7 @@ type Config struct {
 	Service string
 	// Secret is "namespace/name" of the Secret that holds key and certificates; several processes share it.
 	Secret string
-	// Name is the name of the webhook configurations; "" means drover-volcano.
+	// Name is the name of the webhook configurations; "" means config.WebhooksName.
 	Name string
 	// Life is how long certificates are good; 0 means 90 days. They are renewed when a third of it is left.
 	Life time.Duration
@@ -40,7 +42,7 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	if c.Name == "" {
-		c.Name = "drover-volcano"
+		c.Name = config.WebhooksName
 	}
 	if c.Secret == "" {
 		c.Secret = "kube-system/" + c.Name + "-webhook"

@@ -74,6 +74,9 @@ func (v *volcanoPart) setReady() { v.once.Do(func() { close(v.ready) }) }
 
 // Run works until ctx ends.
 func (v *volcanoPart) Run(ctx context.Context) error {
+	if (v.install || v.coming) && !kindsServed(ctx, v.vc) {
+		v.setReady() // a new plane is of use before it has them; the command line waits where it needs them
+	}
 	if v.install {
 		if err := installKinds(ctx, v.kube, v.log); err != nil {
 			return err

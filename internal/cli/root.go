@@ -20,9 +20,11 @@ import (
 
 	"github.com/drover-dev/drover/internal/cli/again"
 	"github.com/drover-dev/drover/internal/cli/apply"
+	"github.com/drover-dev/drover/internal/cli/cancel"
 	"github.com/drover-dev/drover/internal/cli/command"
 	"github.com/drover-dev/drover/internal/cli/cron"
 	deletecmd "github.com/drover-dev/drover/internal/cli/delete"
+	"github.com/drover-dev/drover/internal/cli/explain"
 	"github.com/drover-dev/drover/internal/cli/history"
 	"github.com/drover-dev/drover/internal/cli/kubectl"
 	"github.com/drover-dev/drover/internal/cli/logs"
@@ -33,6 +35,7 @@ import (
 	"github.com/drover-dev/drover/internal/cli/suggest"
 	"github.com/drover-dev/drover/internal/cli/suspend"
 	"github.com/drover-dev/drover/internal/cli/target"
+	"github.com/drover-dev/drover/internal/cli/tree"
 	"github.com/drover-dev/drover/internal/cli/trigger"
 	"github.com/drover-dev/drover/internal/cli/wait"
 )
@@ -154,7 +157,10 @@ func NewRoot(f *command.Factory, deps Deps) *cobra.Command {
 		suspend.NewResumeCommand(f, suspend.Run),
 		again.NewRetry(f, again.Run),
 		again.NewRerun(f, again.Run),
+		cancel.NewCommand(f, cancel.Run),
 		deletecmd.NewCommand(f, deletecmd.Run),
+		tree.NewCommand(f, tree.Run),
+		explain.NewCommand(f, explain.Run),
 		next.NewCommand(f, next.Run),
 		history.NewCommand(f, history.Run),
 		trigger.NewCommand(f, trigger.Run),

@@ -28,6 +28,9 @@ const MarkedManager = "drover.dev/job-controller"
 // GateWorkloadWithJob is the feature gate of Kubernetes that Controllers.Groups stands for.
 const GateWorkloadWithJob = "WorkloadWithJob"
 
+// WebhooksName is the name of the webhook configurations for Volcano's kinds. A standalone plane has all its kinds once they are there.
+const WebhooksName = "drover-volcano"
+
 // SetGates takes from gates what concerns the controllers. It fails on a name that does not.
 func (c *Controllers) SetGates(gates map[string]bool) error {
 	for name, on := range gates {

@@ -73,8 +73,11 @@ func (c CronJobConfig) Validate() error {
 		name string
 		span time.Duration
 	}{
-		{"store delay", c.StoreDelay}, {"store delay for each start", c.StoreDelayEach}, {"longest store delay", c.StoreDelayMax},
-		{"ledger delay", c.LedgerDelay}, {"stop time", c.StopTime},
+		{"store delay", c.StoreDelay},
+		{"store delay for each start", c.StoreDelayEach},
+		{"longest store delay", c.StoreDelayMax},
+		{"ledger delay", c.LedgerDelay},
+		{"stop time", c.StopTime},
 	} {
 		if d.span < 0 {
 			errs = append(errs, fmt.Errorf("%s: %v is negative", d.name, d.span))

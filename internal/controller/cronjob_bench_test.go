@@ -64,7 +64,7 @@ func BenchmarkAnHourOfManyCronJobs(b *testing.B) {
 	b.ReportMetric(float64(time.Since(begin).Microseconds())/float64(b.N)/n, "µs/due")
 	b.ReportMetric(float64(turns)/float64(b.N)/n, "turns/due")
 	b.ReportMetric(float64(heapInUse()-before)/n, "B/cronjob")
-	runtime.KeepAlive(crons)
+	runtime.KeepAlive(c)
 }
 
 func heapInUse() int64 {

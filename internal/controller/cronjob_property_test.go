@@ -54,6 +54,7 @@ type cronStorm struct {
 var stormSchedules = []string{"* * * * *", "*/5 * * * *", "*/7 * * * *", "0 * * * *", "30 2 * * *", "@every 90s", "@every 7m", "@every 61m", "0 0 1 * *"}
 
 func newCronStorm(t *testing.T, seed uint64) *cronStorm {
+	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 43))
 	s := &cronStorm{t: t, rng: rng, w: newCronWorld(t, CronJobConfig{}), edited: map[string]bool{}, born: map[string]time.Time{}}
 	s.faults = []float64{0, 0.02, 0.15}[rng.IntN(3)]
@@ -87,8 +88,11 @@ func (s *cronStorm) submit(name string) {
 		cron.Spec.StartingDeadlineSeconds = ptr.To(int64(r.IntN(200)))
 	}
 	for _, note := range [][2]string{
-		{cronjob.AnnotationCatchUp, "all"}, {cronjob.AnnotationCatchUp, "none"}, {cronjob.AnnotationSpread, "40s"},
-		{cronjob.AnnotationOnEdit, "future-only"}, {cronjob.AnnotationConcurrency, "Enqueue"},
+		{cronjob.AnnotationCatchUp, "all"},
+		{cronjob.AnnotationCatchUp, "none"},
+		{cronjob.AnnotationSpread, "40s"},
+		{cronjob.AnnotationOnEdit, "future-only"},
+		{cronjob.AnnotationConcurrency, "Enqueue"},
 	} {
 		if r.IntN(6) == 0 {
 			metav1.SetMetaDataAnnotation(&cron.ObjectMeta, note[0], note[1])

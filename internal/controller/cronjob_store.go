@@ -48,13 +48,10 @@ func (s *cronTurn) arm() {
 // store writes what is not stored yet, and looks at the CronJob again where a decision waits for that.
 func (s *cronTurn) store(ctx context.Context) error {
 	stored, err := s.write(ctx)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil // the watch will tell
-	case err != nil:
-		if ctx.Err() != nil {
-			return nil
-		}
+	if apierrors.IsNotFound(err) || ctx.Err() != nil {
+		return nil //nolint:nilerr // the watch will tell that it is gone; or the process ends
+	}
+	if err != nil {
 		wait := min(storeRetryMax, storeRetry<<min(s.state.failures, 10))
 		s.state.failures++
 		s.c.log.Warn("Status could not be stored, to be tried again", "cronJob", s.key, "err", err, "again", wait)

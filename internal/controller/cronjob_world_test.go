@@ -5,7 +5,6 @@ package controller
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"math"
 	"strings"
@@ -66,7 +65,7 @@ func (w *cronWorld) start() {
 	if w.c != nil {
 		w.c.queue.ShutDown()
 	}
-	w.c = newCronJobController(w.cfg, simulatedCronAPI{w.cluster}, w, w.clock, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	w.c = newCronJobController(w.cfg, simulatedCronAPI{w.cluster}, w, w.clock, slog.New(slog.DiscardHandler))
 	w.cronCache = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	w.jobCache = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cronIndexers)
 	w.c.crons, w.c.jobs = batchlisters.NewCronJobLister(w.cronCache), w.jobCache

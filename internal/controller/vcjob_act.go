@@ -198,7 +198,7 @@ func (s *vcjobSync) storeLazily(ctx context.Context, o vcjob.Observed, plan vcjo
 	}
 	delay := s.c.cfg.GaugeDelay
 	if onlyWords(&o.Job.Status, plan.Status) {
-		delay = s.c.cfg.BatchPeriod
+		delay = wordsDelay
 	}
 	due := s.state.dirtySince.Add(delay)
 	if next := s.state.lastWrite.Add(s.c.cfg.BatchPeriod); next.After(due) && !s.state.lastWrite.IsZero() && now.Sub(s.state.lastWrite) < s.c.cfg.BatchPeriod && delay == s.c.cfg.GaugeDelay && s.state.pods > s.c.cfg.WideJob {
@@ -211,6 +211,9 @@ func (s *vcjobSync) storeLazily(ctx context.Context, o vcjob.Observed, plan vcjo
 	_, err := s.store(ctx, plan)
 	return err
 }
+
+// wordsDelay is how long a new reason to wait may be untold: most waits are over sooner, and earn no write.
+const wordsDelay = 3 * time.Second
 
 // onlyWords reports whether two statuses differ in no number that people wait for.
 func onlyWords(a, b *batch.JobStatus) bool {

@@ -50,7 +50,7 @@ func TestVCStoryOrdinaryLife(t *testing.T) {
 	w.turn("a Job of two pods with the plugins env and svc is submitted", func() {
 		w.submit(vcJob(vcTask("t", 2), func(j *batch.Job) { j.Spec.Plugins = map[string][]string{"env": {}, "svc": {}} }))
 	})
-	w.after(2 * time.Second)
+	w.after(4 * time.Second)
 	w.turn("the scheduler admits its PodGroup", w.admit)
 	w.turn("both pods run", w.startAll)
 	w.turn("one succeeds", func() { w.cluster.Finish(w.mustPod("t", 0), 0) })
@@ -118,7 +118,7 @@ func TestVCStoryDelayedActions(t *testing.T) {
 	w.after(6 * time.Second)
 	w.turn("the controller starts again", w.start)
 	w.after(3 * time.Second)
-	w.after(2 * time.Second)
+	w.after(4 * time.Second)
 	w.turn("the new t-1 runs", w.startAll)
 	w.after(20 * time.Second)
 	w.end()
@@ -155,7 +155,7 @@ func TestVCStoryScaling(t *testing.T) {
 		})
 	})
 	w.turn("the pods have ended", w.kubelet)
-	w.after(2 * time.Second)
+	w.after(4 * time.Second)
 	w.end()
 }
 
@@ -166,7 +166,7 @@ func TestVCStoryDependencies(t *testing.T) {
 			func(j *batch.Job) { j.Spec.MinAvailable = 1 }))
 	})
 	w.turn("admitted", w.admit)
-	w.after(2 * time.Second)
+	w.after(4 * time.Second)
 	w.turn("prep succeeds", func() { w.cluster.Finish(w.mustPod("prep", 0), 0) })
 	w.turn("train runs", w.startAll)
 	w.end()

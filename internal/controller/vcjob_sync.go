@@ -297,7 +297,7 @@ func (s *vcjobSync) group() *scheduling.PodGroup {
 	switch {
 	case own == nil:
 		return cached
-	case cached != nil && catchesUp(cached, own):
+	case cached != nil && isAsNew(cached, own):
 		s.state.group = nil
 		return cached
 	case cached == nil:

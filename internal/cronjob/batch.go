@@ -41,6 +41,7 @@ func FromBatch(c *batchv1.CronJob) *CronJob {
 		out.Spec.Concurrency = Forbid
 	case batchv1.ReplaceConcurrent:
 		out.Spec.Concurrency = Replace
+	default: // Allow
 	}
 	if s := c.Spec.StartingDeadlineSeconds; s != nil {
 		deadline := maxDeadline
@@ -85,6 +86,7 @@ func ChildFromBatch(j *batchv1.Job) Child {
 			c.Result, c.Ended = Complete, timeOf(j.Status.CompletionTime)
 		case batchv1.JobFailed:
 			c.Result, c.Ended = Failed, cond.LastTransitionTime.Time
+		default: // it goes on
 		}
 	}
 	return c

@@ -37,6 +37,7 @@ func (t Tick) String() string {
 			return "replaced"
 		case Gone:
 			return "started, then deleted"
+		default: // the Job tells itself how it ended
 		}
 		return "started"
 	case Waiting:
@@ -80,11 +81,11 @@ func (t Tick) Job(cronJob string) string {
 func (t Tick) Why() string {
 	switch t.Outcome {
 	case Started:
-		switch {
-		case t.Result == Complete, t.Result == Running:
-		case t.Result == Replaced:
+		switch t.Result {
+		case Complete, Running:
+		case Replaced:
 			return "made room for the next run"
-		case t.Result == Gone:
+		case Gone:
 			return "the Job was deleted while it ran"
 		default:
 			return "the Job ended as " + string(t.Result)

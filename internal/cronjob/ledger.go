@@ -142,11 +142,11 @@ func (l *Ledger) isolate(s *schedule.Schedule, due time.Time) *Tick {
 	return &l.Ticks[i]
 }
 
-// cut divides entry i into the due times up to at and those after it, and reports whether there are both.
-func (l *Ledger) cut(s *schedule.Schedule, i int, at time.Time) bool {
+// cut divides entry i into the due times up to at and those after it, where there are both.
+func (l *Ledger) cut(s *schedule.Schedule, i int, at time.Time) {
 	t := l.Ticks[i]
 	if s == nil || t.Count == 1 || at.Before(t.Due) || !at.Before(t.Through) {
-		return false
+		return
 	}
 	last, n := t.Due, 1
 	if head := s.Between(t.Due, at); head.Count > 0 {
@@ -154,14 +154,13 @@ func (l *Ledger) cut(s *schedule.Schedule, i int, at time.Time) bool {
 	}
 	next := s.Next(last)
 	if n >= t.Count || next.IsZero() || next.After(t.Through) {
-		return false // the entry stems from another schedule
+		return // the entry stems from another schedule
 	}
 	head, tail := t, t
 	head.Through, head.Count = last, n
 	tail.Due, tail.Count, tail.Edge = next, t.Count-n, false
 	l.Ticks[i] = head
 	l.Ticks = slices.Insert(l.Ticks, i+1, tail)
-	return true
 }
 
 // set records an outcome for a due time, in place of what is known of it. It never takes back that a Job was started.

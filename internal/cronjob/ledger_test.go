@@ -13,11 +13,11 @@ import (
 	"github.com/drover-dev/drover/internal/schedule"
 )
 
-func mustSchedule(t testing.TB, expr string) *schedule.Schedule {
-	t.Helper()
+func mustSchedule(tb testing.TB, expr string) *schedule.Schedule {
+	tb.Helper()
 	s, err := schedule.Parse(expr, time.LoadLocation)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return s.In(time.UTC)
 }

@@ -151,7 +151,7 @@ func (m *Memory) Record(c *CronJob, o Options) Record {
 	}
 	stored := c.Annotations[LedgerAnnotation]
 	r.Ledger = stored
-	if m.ledger != "" && m.ledger != stored && !(m.bare && stored == "") {
+	if m.ledger != "" && m.ledger != stored && (!m.bare || stored != "") {
 		r.Ledger = m.ledger
 		r.Urgency = max(r.Urgency, Eventually)
 		if m.urgent {

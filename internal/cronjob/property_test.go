@@ -468,11 +468,12 @@ func (l *life) checkEnd() {
 	l.forward(5 * time.Hour) // the longest Job takes less
 	var done, dead int
 	for _, j := range l.jobs {
-		switch c := ChildFromBatch(j); {
-		case c.Result == Complete:
+		switch ChildFromBatch(j).Result {
+		case Complete:
 			done++
-		case c.Result == Failed:
+		case Failed:
 			dead++
+		default: // it runs
 		}
 	}
 	if limit := int(*l.cron.Spec.SuccessfulJobsHistoryLimit); done > limit {

@@ -127,9 +127,10 @@ func lastScheduled(t time.Time) option {
 	return func(c *batchv1.CronJob) { c.Status.LastScheduleTime = &metav1.Time{Time: t} }
 }
 
-func newWorld(t testing.TB, start time.Time, c *batchv1.CronJob) *world {
+func newWorld(tb testing.TB, start time.Time, c *batchv1.CronJob) *world {
+	tb.Helper()
 	w := &world{
-		t: t, now: start, cron: c.DeepCopy(), jobs: map[string]*batchv1.Job{},
+		t: tb, now: start, cron: c.DeepCopy(), jobs: map[string]*batchv1.Job{},
 		run: func(*batchv1.Job) (time.Duration, batchv1.JobConditionType) {
 			return 10 * time.Second, batchv1.JobComplete
 		},

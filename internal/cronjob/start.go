@@ -56,6 +56,7 @@ func (d *decision) places() int {
 		return 1 - active
 	case Enqueue:
 		return d.r.maxActive - active
+	default: // Allow, and Replace, which makes room
 	}
 	return d.r.limit
 }
@@ -186,8 +187,9 @@ func (d *decision) onTime(due time.Time, entry *Tick) bool {
 		return true
 	case MissedAway:
 		return !due.Before(d.awake().Add(-d.o.Options.Grace))
+	default:
+		return false
 	}
-	return false
 }
 
 // manyMissed reports whether so many due times have passed, within startingDeadlineSeconds, that it is worth a warning.

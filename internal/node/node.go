@@ -33,6 +33,7 @@ import (
 	"github.com/drover-dev/drover/internal/node/objects"
 	"github.com/drover-dev/drover/internal/node/probe"
 	"github.com/drover-dev/drover/internal/node/process"
+	"github.com/drover-dev/drover/internal/node/retain"
 	"github.com/drover-dev/drover/internal/node/volume"
 )
 
@@ -57,6 +58,7 @@ type Node struct {
 	prober          *probe.Prober
 	broadcaster     record.EventBroadcaster
 	events          events
+	retained        *retain.Store
 	prepares        *tickets
 	starts          *tickets
 	queued          atomic.Int64 // when pods were last seen to queue up, in Unix nanoseconds
@@ -74,6 +76,12 @@ type Node struct {
 	found    map[types.UID][]process.Status
 	node     *corev1.Node // as the API server has it
 }
+
+// retainMost and retainFor bound what is kept of failed pods whose Jobs ask for it.
+const (
+	retainMost = 500
+	retainFor  = 7 * 24 * time.Hour
+)
 
 // New returns a node that does nothing yet. It listens already, so that its port is known. serving has the certificate of the node's API
 // and the authorities of its clients' certificates; without it (nil) the node serves no API, and logs and exec do not work.
@@ -111,6 +119,9 @@ func New(cfg Config, client kubernetes.Interface, rt Runtime, serving *tls.Confi
 	n.objects = objects.New(client, n.clock)
 	n.volumes = volume.New(n.podsDir, cfg.FilesDir, cfg.Name, n.objects, n.clock, n.log)
 	n.prober = probe.New(n.probeExec, n.clock)
+	if n.retained, err = retain.New(cfg.Dir, retainMost, retainFor); err != nil {
+		return nil, err
+	}
 	n.informer = n.newInformer()
 	n.broadcaster = record.NewBroadcaster()
 	n.events = events{n.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "kubelet", Host: cfg.Name})}

@@ -14,9 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/drover-dev/drover/internal/job"
 	"github.com/drover-dev/drover/internal/node/logs"
 	"github.com/drover-dev/drover/internal/node/podlife"
 	"github.com/drover-dev/drover/internal/node/process"
+	"github.com/drover-dev/drover/internal/node/retain"
 )
 
 const (
@@ -213,6 +215,11 @@ func stopSignal(c *corev1.Container) syscall.Signal {
 func (w *worker) conclude(ctx context.Context) {
 	w.mu.Lock()
 	pod, removed := w.pod, w.removed
+	if removed { // nobody was told how it ended
+		facts := w.factsLocked(w.n.clock.Now())
+		pod = pod.DeepCopy()
+		pod.Status = podlife.Status(facts, podlife.Decide(facts))
+	}
 	var ids []string
 	for _, c := range w.containers {
 		for _, a := range c.Attempts {
@@ -259,8 +266,13 @@ func (n *Node) completeDeletion(ctx context.Context, pod *corev1.Pod) {
 	}
 }
 
-// removeLogs deletes the logs of a pod whose object is gone.
+// removeLogs deletes the logs of a pod whose object is gone, unless its Job wants them kept.
 func (n *Node) removeLogs(pod *corev1.Pod) {
+	if pod.Annotations[job.RetainFailedLogsAnnotation] == "true" && retain.HasFailed(pod) {
+		if err := n.retained.Keep(pod, logs.PodDir(n.logDir, pod), n.clock.Now()); err != nil {
+			n.log.Warn("Keeping the logs of a failed pod did not work", "pod", podKey(pod), "err", err)
+		}
+	}
 	if err := os.RemoveAll(logs.PodDir(n.logDir, pod)); err != nil {
 		n.log.Warn("Removing the logs of a pod did not work", "pod", podKey(pod), "err", err)
 	}

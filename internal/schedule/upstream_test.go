@@ -3,6 +3,7 @@
 package schedule
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -106,7 +107,7 @@ func compareParse(t *testing.T, expr string) {
 		if ourErr == nil {
 			t.Fatalf("%q is accepted; upstream says: %v", expr, theirErr)
 		}
-		if theirErr != errPanic && theirErr.Error() != ourErr.Error() {
+		if !errors.Is(theirErr, errPanic) && theirErr.Error() != ourErr.Error() {
 			t.Fatalf("%q:\n got %v\nwant %v", expr, ourErr, theirErr)
 		}
 		return

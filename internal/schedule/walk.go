@@ -180,6 +180,7 @@ func daysIn(year int, month time.Month) int {
 		return 28
 	case time.April, time.June, time.September, time.November:
 		return 30
+	default:
+		return 31
 	}
-	return 31
 }

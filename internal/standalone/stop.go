@@ -64,7 +64,11 @@ func Stop(ctx context.Context, d Dir, timer clock.WithTicker) (State, error) {
 			},
 		}
 	}
-	return readState(d)
+	last, err := readState(d)
+	if last.PID == 0 { // an ephemeral plane takes its directory with it
+		last = found.State
+	}
+	return last, err
 }
 
 // waitGone waits until the lock of d is free and the process that had it has ended, which is a moment later.

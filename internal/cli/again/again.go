@@ -97,8 +97,8 @@ func newCommand(o *Options, run func(context.Context, *Options) error, c cobra.C
 		if len(refs) != 1 {
 			return command.Usagef("%s takes one Job: NAME or job/NAME", cmd.Name())
 		}
-		if o.Ref = refs[0]; o.Ref.Kind != workload.Lookup("job") {
-			return command.Usagef("%s takes a Job, and %s is none", cmd.Name(), o.Ref)
+		if o.Ref = refs[0]; o.Ref.Kind.Qualified("") != workload.Lookup("job").Qualified("") {
+			return command.Usagef("%s takes a Job: NAME or job/NAME; %s is none", cmd.Name(), o.Ref)
 		}
 		o.Wait = o.Wait || o.Logs
 		return nil

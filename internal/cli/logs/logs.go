@@ -161,10 +161,19 @@ func show(ctx context.Context, o *Options, client kubernetes.Interface, namespac
 	for i := range list.Items {
 		pods[i] = &list.Items[i]
 	}
+	gone := map[*corev1.Pod]bool{}
+	kept, store := o.retained(namespace, object)
+	for _, pod := range kept {
+		gone[pod] = true
+		pods = append(pods, pod)
+	}
 	slices.SortFunc(pods, inOrder)
 	var sources []source
 	for _, pod := range pods {
-		sources = append(sources, o.sources(pod)...)
+		for _, s := range o.sources(pod) {
+			s.gone = gone[pod]
+			sources = append(sources, s)
+		}
 	}
 	if len(sources) == 0 {
 		return o.nothing(pods)
@@ -178,6 +187,9 @@ func show(ctx context.Context, o *Options, client kubernetes.Interface, namespac
 	open := o.opener(client)
 	var failures []error
 	err = ahead(ctx, len(sources), func(ctx context.Context, i int) opened {
+		if sources[i].gone {
+			return opened{o.openRetained(ctx, store, sources[i]), nil}
+		}
 		log, err := open(ctx, namespace, sources[i].pod.Name, o.podLogOptions(sources[i]))
 		return opened{log, err}
 	}, func(i int, from opened) error {
@@ -185,6 +197,9 @@ func show(ctx context.Context, o *Options, client kubernetes.Interface, namespac
 		if err == nil {
 			err = out.copy(s, from.log)
 			_ = from.log.Close()
+		}
+		if s.gone {
+			o.tellEnd(s)
 		}
 		if errors.Is(err, errOutput) {
 			return err

@@ -17,6 +17,7 @@ type source struct {
 	pod       *corev1.Pod
 	container string
 	previous  bool
+	gone      bool // the pod is, and its log was kept
 	alone     bool // the pod has no other container whose log is shown
 }
 

@@ -10,10 +10,12 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/drover-dev/drover/internal/cli/command"
 	"github.com/drover-dev/drover/internal/cli/pick"
 	"github.com/drover-dev/drover/internal/cli/workload"
+	"github.com/drover-dev/drover/internal/volcano/batch"
 )
 
 // Options is what the command line asks for.
@@ -85,7 +87,7 @@ func Run(ctx context.Context, o *Options) error {
 		doing = "suspending"
 	}
 	return pick.Each(ctx, f, refs, func(ctx context.Context, ref workload.Ref) (string, error) {
-		done, err := o.change(ctx, ref.Kind.Open(client, namespace), ref)
+		done, err := o.change(ctx, client, ref.Kind.Open(client, namespace), ref)
 		if err != nil {
 			return "", pick.Explain(ctx, f, ref, doing, err)
 		}
@@ -94,8 +96,8 @@ func Run(ctx context.Context, o *Options) error {
 }
 
 // change suspends or resumes one object and returns what became of it: "suspended", "already suspended".
-func (o *Options) change(ctx context.Context, client workload.Client, ref workload.Ref) (string, error) {
-	if ref.Kind.SuspendPatch == nil {
+func (o *Options) change(ctx context.Context, kube kubernetes.Interface, client workload.Client, ref workload.Ref) (string, error) {
+	if ref.Kind.SuspendPatch == nil && ref.Kind.Command == nil {
 		return "", fmt.Errorf("a %s cannot be suspended", ref.Kind.Name)
 	}
 	before, err := client.Get(ctx, ref.Name, metav1.GetOptions{})
@@ -110,6 +112,12 @@ func (o *Options) change(ctx context.Context, client workload.Client, ref worklo
 		return "already suspended", nil
 	case s.Outcome != workload.Stopped && !o.Suspend:
 		return "not suspended", nil
+	}
+	if ref.Kind.SuspendPatch == nil {
+		if o.Suspend {
+			return "is being suspended", ref.Kind.Command(ctx, kube, before, string(batch.AbortJobAction))
+		}
+		return "is being resumed", ref.Kind.Command(ctx, kube, before, string(batch.ResumeJobAction))
 	}
 	_, err = client.Patch(ctx, ref.Name, types.MergePatchType, ref.Kind.SuspendPatch(o.Suspend),
 		metav1.PatchOptions{FieldManager: command.FieldManager})

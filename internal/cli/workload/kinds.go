@@ -41,6 +41,8 @@ type Kind struct {
 	ManyPods func(runtime.Object) bool
 	// SuspendPatch returns the merge patch that suspends or resumes an object; nil for a kind that cannot be suspended.
 	SuspendPatch func(suspend bool) []byte
+	// Command asks the kind's controller for an action on an object; nil for a kind that takes no such orders.
+	Command func(ctx context.Context, client kubernetes.Interface, o runtime.Object, action string) error
 	// Open returns the client of the kind in a namespace; "" means all namespaces.
 	Open func(client kubernetes.Interface, namespace string) Client
 }
@@ -62,7 +64,7 @@ func (k *Kind) answersTo(name string) bool {
 
 // Kinds returns the kinds in the order in which they are listed. A name without a type means the first.
 func Kinds() []*Kind {
-	return []*Kind{jobKind(), cronJobKind()}
+	return []*Kind{jobKind(), cronJobKind(), vcJobKind()}
 }
 
 // Lookup returns the kind that is called so, or nil.

@@ -5,7 +5,6 @@ package main
 
 import (
 	"os"
-
 	_ "time/tzdata" // schedules name zones, and an image need not have them
 
 	"github.com/drover-dev/drover/internal/cli/controllercmd"

@@ -28,7 +28,9 @@ func TestDefinitionsCarryTheNamesAndColumnsThatVolcanosUsersKnow(t *testing.T) {
 	queue := column{"QUEUE", ".spec.queue", 1}
 	want := map[string]definition{
 		"batch.volcano.sh_jobs.yaml": {
-			"Job", "batch.volcano.sh", "v1alpha1", "jobs", "Namespaced", []string{"vcjob", "vj"}, true,
+			"Job", "batch.volcano.sh", "v1alpha1", "jobs", "Namespaced",
+			[]string{"vcjob", "vj"},
+			true,
 			[]column{{"STATUS", ".status.state.phase", 0}, {"minAvailable", ".status.minAvailable", 0}, {"RUNNINGS", ".status.running", 0}, age, queue},
 		},
 		"batch.volcano.sh_cronjobs.yaml": {
@@ -36,14 +38,18 @@ func TestDefinitionsCarryTheNamesAndColumnsThatVolcanosUsersKnow(t *testing.T) {
 		},
 		"bus.volcano.sh_commands.yaml": {"Command", "bus.volcano.sh", "v1alpha1", "commands", "Namespaced", nil, false, nil},
 		"scheduling.volcano.sh_podgroups.yaml": {
-			"PodGroup", "scheduling.volcano.sh", "v1beta1", "podgroups", "Namespaced", []string{"pg", "podgroup-v1beta1"}, false,
+			"PodGroup", "scheduling.volcano.sh", "v1beta1", "podgroups", "Namespaced",
+			[]string{"pg", "podgroup-v1beta1"},
+			false,
 			[]column{{"STATUS", ".status.phase", 0}, {"minMember", ".spec.minMember", 0}, {"RUNNINGS", ".status.running", 0}, age, queue},
 		},
 		"scheduling.volcano.sh_queues.yaml": {
 			"Queue", "scheduling.volcano.sh", "v1beta1", "queues", "Cluster", []string{"q", "queue-v1beta1"}, true, []column{{"PARENT", ".spec.parent", 0}},
 		},
 		"flow.volcano.sh_jobflows.yaml": {
-			"JobFlow", "flow.volcano.sh", "v1alpha1", "jobflows", "Namespaced", []string{"jf"}, true,
+			"JobFlow", "flow.volcano.sh", "v1alpha1", "jobflows", "Namespaced",
+			[]string{"jf"},
+			true,
 			[]column{{"Status", ".status.state.phase", 0}, {"Age", ".metadata.creationTimestamp", 0}},
 		},
 		"flow.volcano.sh_jobtemplates.yaml": {"JobTemplate", "flow.volcano.sh", "v1alpha1", "jobtemplates", "Namespaced", []string{"jt"}, true, nil},

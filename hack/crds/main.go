@@ -39,7 +39,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(raw)
+	defer func() { _ = os.RemoveAll(raw) }() // a temporary directory
 	licence := filepath.Join(raw, "licence.txt")
 	if err := os.WriteFile(licence, []byte("// SPDX-License-Identifier: Apache-2.0\n"), 0o600); err != nil {
 		return err

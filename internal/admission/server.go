@@ -133,7 +133,7 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 	})
 	defer serving.Wait()
-	defer server.Close()
+	defer func() { _ = server.Close() }() // ServeTLS tells what matters
 
 	known := false
 	for {

@@ -48,9 +48,8 @@ func (g gate) each(n int, f func(i int)) {
 	}
 }
 
-// slowly calls f for 0 to n-1 in batches of 1, 2, 4, … and stops after the first batch in which f has returned false. It
-// returns how many calls were made.
-func (g gate) slowly(n int, f func(i int) bool) int {
+// slowly calls f for 0 to n-1 in batches of 1, 2, 4, … and stops after the first batch in which f has returned false.
+func (g gate) slowly(n int, f func(i int) bool) {
 	var mu sync.Mutex
 	good, done := true, 0
 	for size := 1; done < n && good; size *= 2 {
@@ -64,5 +63,4 @@ func (g gate) slowly(n int, f func(i int) bool) int {
 			}
 		})
 	}
-	return done
 }

@@ -108,7 +108,7 @@ func (s *vcjobSync) mark(ctx context.Context, marks []vcjob.Mark) {
 func (s *vcjobSync) markOne(ctx context.Context, pod vcjob.PodKey, restart string) bool {
 	err := s.c.api.MarkPod(ctx, s.job.Namespace, pod, restart)
 	if err != nil && !isGone(err) {
-		s.failDelete(pod, fmt.Errorf("marking pod %q: %w", pod.Name, err))
+		s.failDelete(fmt.Errorf("marking pod %q: %w", pod.Name, err))
 		return false
 	}
 	s.mu.Lock()
@@ -117,7 +117,7 @@ func (s *vcjobSync) markOne(ctx context.Context, pod vcjob.PodKey, restart strin
 	return true
 }
 
-func (s *vcjobSync) failDelete(pod vcjob.PodKey, err error) {
+func (s *vcjobSync) failDelete(err error) {
 	s.c.events.Event(s.job, corev1.EventTypeWarning, vcjob.ReasonFailedDelete, fmt.Sprintf("Error deleting pods: %v", err))
 	s.fail(err)
 }
@@ -130,7 +130,7 @@ func (s *vcjobSync) delete(ctx context.Context, deletions []vcjob.Deletion) bool
 			return
 		}
 		if err := s.c.api.DeletePod(ctx, s.job.Namespace, d.Pod); err != nil && !isGone(err) {
-			s.failDelete(d.Pod, fmt.Errorf("deleting pod %q: %w", d.Pod.Name, err))
+			s.failDelete(fmt.Errorf("deleting pod %q: %w", d.Pod.Name, err))
 			return
 		}
 		s.mu.Lock()

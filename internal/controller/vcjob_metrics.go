@@ -39,6 +39,7 @@ func measurePhase(j *batch.Job, before batch.JobPhase) {
 		vcjobsCompleted.WithLabelValues(keyOf(j), j.Spec.Queue).Inc()
 	case batch.Failed:
 		vcjobsFailed.WithLabelValues(keyOf(j), j.Spec.Queue).Inc()
+	default: // the others are not counted
 	}
 }
 

@@ -51,6 +51,7 @@ type vcStorm struct {
 }
 
 func newVCStorm(t *testing.T, seed uint64) *vcStorm {
+	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 77))
 	cfg := VCJobConfig{}
 	cfg.Options.AdmitAtOnce = rng.IntN(4) == 0

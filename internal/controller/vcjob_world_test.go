@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"math"
 	"os"
@@ -61,7 +60,7 @@ func newVCWorld(t *testing.T, cfg VCJobConfig) *vcWorld {
 
 // start begins a controller that knows nothing yet, as after a restart of its process, and lets it list the cluster.
 func (w *vcWorld) start() {
-	w.c = newVCJobController(w.cfg, simulatedVCAPI{w.cluster}, w, w.clock, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	w.c = newVCJobController(w.cfg, simulatedVCAPI{w.cluster}, w, w.clock, slog.New(slog.DiscardHandler))
 	w.c.gate = newGate(1)
 	w.queues = map[string]*handQueue{}
 	for name, q := range map[string]*keyQueue{"job": &w.c.queue, "expired": &w.c.expired} {
@@ -454,8 +453,14 @@ func vcStatusLine(j *batch.Job) string {
 		name  string
 		value int32
 	}{
-		{"pending", s.Pending}, {"running", s.Running}, {"succeeded", s.Succeeded}, {"failed", s.Failed}, {"terminating", s.Terminating},
-		{"unknown", s.Unknown}, {"version", s.Version}, {"retries", s.RetryCount},
+		{"pending", s.Pending},
+		{"running", s.Running},
+		{"succeeded", s.Succeeded},
+		{"failed", s.Failed},
+		{"terminating", s.Terminating},
+		{"unknown", s.Unknown},
+		{"version", s.Version},
+		{"retries", s.RetryCount},
 	} {
 		if n.value != 0 {
 			fmt.Fprintf(&b, " %s=%d", n.name, n.value)

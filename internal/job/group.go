@@ -11,8 +11,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/dump"
-	"k8s.io/apimachinery/pkg/util/rand"
+		"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/utils/dump"
 	"k8s.io/utils/ptr"
 )
 
@@ -107,8 +107,9 @@ func Group(j *batchv1.Job, g Grouping, isNew bool) (GroupStep, error) {
 		return groupOfOwn(j, g, isNew)
 	case ParentsWorkload:
 		return groupOfParent(j, g, isNew)
+	default:
+		return GroupStep{Because: "the pods of this Job are not grouped"}, nil
 	}
-	return GroupStep{Because: "the pods of this Job are not grouped"}, nil
 }
 
 func groupOfOwn(j *batchv1.Job, g Grouping, isNew bool) (GroupStep, error) {

@@ -364,6 +364,7 @@ func (v *Volcano) auditCommand(c *bus.Command) {
 		lost = working
 	case batch.ResumeJobAction:
 		lost = phase == batch.Aborting || phase == batch.Aborted
+	default: // nothing to see
 	}
 	if lost {
 		v.violate("Command %s was deleted and Job %s is %s", c.Action, j.Name, phase)

@@ -172,8 +172,9 @@ func scopeOf(a batch.Action) string {
 		return scopeTask
 	case batch.RestartPartitionAction:
 		return scopePartition
+	default:
+		return scopePod
 	}
-	return scopePod
 }
 
 // targets returns the pods that a restart of less than the Job is about, that which has caused it last. exists is false where there

@@ -143,6 +143,7 @@ func (t *turn) ofPods(task int) []happening {
 				h.event, h.since = batch.PodEvictedEvent, at
 				all = append(all, h)
 			}
+		default: // nothing of note
 		}
 	}
 	return all
@@ -168,6 +169,7 @@ func (t *turn) ofTask(task int) []happening {
 			if n > 0 && p.version >= t.status.Version && (worst == nil || n > podstate.Restarts(worst.pod)) {
 				worst = p
 			}
+		default: // counted elsewhere
 		}
 	}
 	replicas := len(t.tasks[task].at)
@@ -269,6 +271,7 @@ func (h *happening) describe(t *turn) string {
 		return fmt.Sprintf("all pods of task %s have succeeded", t.spec.Tasks[h.task].Name)
 	case batch.TaskFailedEvent:
 		return fmt.Sprintf("containers of task %s were restarted %d times or more", t.spec.Tasks[h.task].Name, t.spec.Tasks[h.task].MaxRetry)
+	default:
+		return "some pods run and others cannot be placed"
 	}
-	return "some pods run and others cannot be placed"
 }

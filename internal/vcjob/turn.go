@@ -161,7 +161,7 @@ func (t *turn) isVictim(p *podView) bool {
 	case p.marked:
 		return true
 	case t.phase() == batch.Restarting:
-		return p.version < t.status.Version && !(p.finished() && t.retainsEnded())
+		return p.version < t.status.Version && (!p.finished() || !t.retainsEnded())
 	case goesOn(t.phase()), t.phase() == "":
 		return p.index >= len(t.tasks[p.task].at) // surplus
 	}

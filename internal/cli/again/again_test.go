@@ -30,31 +30,38 @@ func TestCommands(t *testing.T) {
 		made    string // the new Job and what its status and suspension have come to
 	}{
 		"retry": {
-			again.NewRetry, []string{"half", "--failed"},
+			again.NewRetry,
+			[]string{"half", "--failed"},
 			"job.batch/half-retry-1 created: index 1 of half\n", "", command.ExitOK, "half-retry-1 0,2,3 false",
 		},
 		"rerun, under a name that is free": {
-			again.NewRerun, []string{"job/done"},
+			again.NewRerun,
+			[]string{"job/done"},
 			"job.batch/done-rerun-2 created: everything of done\n", "", command.ExitOK, "done-rerun-2  false",
 		},
 		"retry of a success": {
-			again.NewRetry, []string{"done", "--failed"},
+			again.NewRetry,
+			[]string{"done", "--failed"},
 			"", "Error: retrying job.batch/done in namespace \"default\": nothing of it has failed\nTry: drover rerun done   does all of it again\n", command.ExitFailed, "",
 		},
 		"retry of what goes on": {
-			again.NewRetry, []string{"running", "--failed"},
+			again.NewRetry,
+			[]string{"running", "--failed"},
 			"", "Error: retrying job.batch/running in namespace \"default\": it has not ended yet\nTry: drover wait running\n", command.ExitFailed, "",
 		},
 		"retry of everything": {
-			again.NewRetry, []string{"half"},
+			again.NewRetry,
+			[]string{"half"},
 			"", "Error: retry needs --failed; to do all of the work again: drover rerun half\n", command.ExitUsage, "",
 		},
 		"a CronJob": {
-			again.NewRerun, []string{"cronjob/nightly"},
+			again.NewRerun,
+			[]string{"cronjob/nightly"},
 			"", "Error: rerun takes a Job: NAME or job/NAME; cronjob.batch/nightly is none\n", command.ExitUsage, "",
 		},
 		"no Job of that name": {
-			again.NewRerun, []string{"hal"},
+			again.NewRerun,
+			[]string{"hal"},
 			"", "Error: rerunning job.batch/hal in namespace \"default\": not found\nDid you mean half?\n", command.ExitDeleted, "",
 		},
 	}
@@ -89,7 +96,7 @@ func TestCommands(t *testing.T) {
 // names returns of each Job which indexes it has done and whether it is suspended.
 func names(t *testing.T, b *Bench) map[string]string {
 	t.Helper()
-	client, err := b.Factory.Kubernetes()
+	client, err := b.Kubernetes()
 	if err != nil {
 		t.Fatal(err)
 	}

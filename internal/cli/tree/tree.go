@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/drover-dev/drover/internal/cli/command"

@@ -18,7 +18,6 @@ import (
 	"strings"
 
 	"github.com/distribution/reference"
-
 	"sigs.k8s.io/yaml"
 )
 

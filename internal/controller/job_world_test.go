@@ -252,6 +252,15 @@ func (w *world) nextTimer() (time.Time, bool) {
 	return next, !next.IsZero()
 }
 
+// status returns what a user sees of a Job's status, in one line.
+func (w *world) status(name string) string {
+	j := w.cluster.FindJob("default", name)
+	if j == nil {
+		return "gone"
+	}
+	return statusLine(j)
+}
+
 // statusLine returns what a user sees of a status, in one line.
 func statusLine(j *batchv1.Job) string {
 	s := &j.Status

@@ -95,6 +95,12 @@ func crash(t *testing.T, how string, times int, end func(*plane.Plane)) {
 		if j.Status.Succeeded != want || j.Status.Active != 0 || len(uncounted(j)) > 0 {
 			t.Errorf("Job %s: succeeded %d of %d, failed %d, active %d, uncounted %v", name, j.Status.Succeeded, want, j.Status.Failed, j.Status.Active, uncounted(j))
 		}
+		await(t, p, "the finalizers of Job "+name+" to go", func(client kubernetes.Interface) (bool, error) {
+			pods, err := client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "job-name=" + name})
+			return err == nil && !slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool {
+				return slices.Contains(p.Finalizers, batchv1.JobTrackingFinalizer)
+			}), err
+		})
 		checkPods(t, p.Client(), j, out)
 	}
 	if j := awaitFinished(t, p, "indexed"); j.Status.CompletedIndexes != fmt.Sprintf("0-%d", indexes-1) {
@@ -207,9 +213,6 @@ func checkPods(t *testing.T, client kubernetes.Interface, j *batchv1.Job, out st
 	known := map[string]bool{}
 	for _, p := range pods.Items {
 		known[p.Name] = true
-		if slices.Contains(p.Finalizers, batchv1.JobTrackingFinalizer) {
-			t.Errorf("pod %s keeps the finalizer", p.Name)
-		}
 		r := runs[p.Name]
 		switch p.Status.Phase {
 		case corev1.PodSucceeded:

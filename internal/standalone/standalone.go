@@ -217,7 +217,6 @@ func (r *run) run(ctx context.Context, parts Parts) (err error) {
 	if err := r.prepare(ctx, log); err != nil {
 		return err
 	}
-	defer func() { _ = r.env.Listener.Close() }() // closed already, unless the control plane has never run
 
 	err = r.supervise(ctx, parts)
 	if !r.config.Ephemeral {

@@ -82,6 +82,9 @@ func (r *run) supervise(ctx context.Context, parts Parts) error {
 		err = nil // asked to stop, perhaps before everything was up
 	}
 	if len(started) == 0 {
+		// A control plane that has run closes it, if it can: one that has failed may serve on until the process ends, and would
+		// end that itself if its listener were taken away.
+		_ = r.env.Listener.Close()
 		r.state.Phase = Stopped
 		return err
 	}

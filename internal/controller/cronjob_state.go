@@ -10,7 +10,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/drover-dev/drover/internal/cronjob"
 )
@@ -150,7 +149,7 @@ func (s *cronState) newest(cached *batchv1.CronJob) *batchv1.CronJob {
 	if s.stored == nil {
 		return cached
 	}
-	if c, err := resourceversion.CompareResourceVersion(cached.ResourceVersion, s.stored.ResourceVersion); err != nil || c >= 0 {
+	if isAsNew(cached, s.stored) {
 		s.stored = nil
 		return cached
 	}

@@ -15,7 +15,6 @@ import (
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	schedulingclient "k8s.io/client-go/kubernetes/typed/scheduling/v1beta1"
@@ -99,7 +98,7 @@ func withNewer[T metav1.Object](list []T, object T) []T {
 		if have.GetUID() != object.GetUID() {
 			continue
 		}
-		if c, err := resourceversion.CompareResourceVersion(have.GetResourceVersion(), object.GetResourceVersion()); err == nil && c < 0 {
+		if !isAsNew(have, object) {
 			list[i] = object
 		}
 		return list

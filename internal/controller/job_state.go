@@ -9,7 +9,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/drover-dev/drover/internal/job"
 )
@@ -114,7 +113,7 @@ func (s *jobState) newest(cached *batchv1.Job) *batchv1.Job {
 	if s.stored == nil || s.stored.UID != cached.UID {
 		return cached
 	}
-	if c, err := resourceversion.CompareResourceVersion(cached.ResourceVersion, s.stored.ResourceVersion); err != nil || c >= 0 {
+	if isAsNew(cached, s.stored) {
 		s.stored = nil
 		return cached
 	}

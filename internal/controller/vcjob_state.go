@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/drover-dev/drover/internal/vcjob"
 	"github.com/drover-dev/drover/internal/volcano/batch"
@@ -154,12 +153,6 @@ func (s *vcjobState) newest(cached *batch.Job) *batch.Job {
 		return cached
 	}
 	return s.stored
-}
-
-// isAsNew reports whether a is at least as new as b. Versions that cannot be compared are taken for newer.
-func isAsNew(a, b metav1.Object) bool {
-	c, err := resourceversion.CompareResourceVersion(a.GetResourceVersion(), b.GetResourceVersion())
-	return err != nil || c >= 0
 }
 
 // vcjobStates holds the states of all Jobs that are not over. It is safe for concurrent use.

@@ -10,6 +10,8 @@ import (
 	"runtime/debug"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
 // work hands the keys of q to sync, one after the other, until q is shut down. A key whose sync fails is retried.
@@ -60,4 +62,10 @@ func sameVersion(a, b any) bool {
 	ma, errA := meta.Accessor(a)
 	mb, errB := meta.Accessor(b)
 	return errA == nil && errB == nil && ma.GetResourceVersion() == mb.GetResourceVersion()
+}
+
+// isAsNew reports whether a is at least as new as b. Versions that cannot be compared are taken for newer.
+func isAsNew(a, b metav1.Object) bool {
+	c, err := resourceversion.CompareResourceVersion(a.GetResourceVersion(), b.GetResourceVersion())
+	return err != nil || c >= 0
 }

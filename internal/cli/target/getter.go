@@ -83,6 +83,7 @@ func (g *Getter) ToRESTMapper() (meta.RESTMapper, error) {
 const (
 	kindsLimit = 20 * time.Second
 	kindsPoll  = 50 * time.Millisecond
+	kindsQuiet = 2 * time.Second // before a person is told why nothing happens
 )
 
 // awaitKinds waits for the kinds of a plane that has only just started. A plane is ready for Kubernetes' own kinds a little earlier. What
@@ -95,9 +96,14 @@ func (g *Getter) awaitKinds() {
 	if err != nil {
 		return
 	}
+	began, told := time.Now(), false
 	hooks := client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
 	_ = wait.PollUntilContextTimeout(context.Background(), kindsPoll, kindsLimit, true, func(ctx context.Context) (bool, error) {
 		_, err := hooks.Get(ctx, config.WebhooksName, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) && !told && g.Warn != nil && time.Since(began) > kindsQuiet {
+			told = true
+			g.Warn("the plane has only just started and does not know all its kinds yet; waiting for them")
+		}
 		return !apierrors.IsNotFound(err), nil
 	})
 }

@@ -18,6 +18,7 @@ import (
 	"strings"
 
 	"github.com/distribution/reference"
+	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
 
@@ -108,13 +109,23 @@ func Load(file string) (Table, error) {
 	var content struct {
 		Images Table `json:"images"`
 	}
-	if err := yaml.UnmarshalStrict(data, &content); err != nil {
+	text, err := yaml.YAMLToJSONStrict(data)
+	if err == nil {
+		err = unmarshalStrict(text, &content)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("reading the table of images in %s: %w", file, err)
 	}
 	if err := content.Images.Validate(); err != nil {
 		return nil, fmt.Errorf("checking the table of images in %s: %w", file, err)
 	}
 	return content.Images, nil
+}
+
+// unmarshalStrict returns errors that name the whole path of a field that is not known, or is there twice.
+func unmarshalStrict(text []byte, into any) error {
+	strict, err := json.UnmarshalStrict(text, into)
+	return errors.Join(append(strict, err)...)
 }
 
 // Validate reports every entry that cannot work.

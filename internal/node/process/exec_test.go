@@ -199,7 +199,8 @@ func TestExecOnATerminal(t *testing.T) {
 		done := make(chan error)
 		go func() {
 			code, err := w.Exec(context.Background(), "a", Exec{
-				Args: []string{"sh", "-c", "test -t 0 && test -t 1 && test -t 2 && tty; read line; echo got $line; stty size; read line; stty size; exit 9"},
+				Args: []string{"sh", "-c", "test -t 0 && test -t 1 && test -t 2 && tty; read line; echo got $line; " +
+					"sized() { until [ \"$(stty size)\" = \"$1\" ]; do sleep 0.01; done; echo size $1; }; sized '33 77'; read line; sized '44 88'; exit 9"},
 				TTY:  true, Stdin: input, Stdout: &out, Resize: sizes,
 			})
 			if err == nil && code != 9 {
@@ -213,14 +214,12 @@ func TestExecOnATerminal(t *testing.T) {
 				func() string { return fmt.Sprintf("it shows %q", out.String()) })
 		}
 		await("/dev/pts/")
-		eventually(t, "taking the size", func() bool { return len(sizes) == 0 }, func() string { return "" })
 		fmt.Fprintln(typed, "hello")
 		await("got hello")
-		await("33 77")
+		await("size 33 77")
 		sizes <- WindowSize{Rows: 44, Columns: 88}
-		eventually(t, "taking the size", func() bool { return len(sizes) == 0 }, func() string { return "" })
 		fmt.Fprintln(typed, "again")
-		await("44 88")
+		await("size 44 88")
 		if err := <-done; err != nil {
 			t.Error(err)
 		}

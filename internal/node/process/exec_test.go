@@ -201,7 +201,7 @@ func TestExecOnATerminal(t *testing.T) {
 			code, err := w.Exec(context.Background(), "a", Exec{
 				Args: []string{"sh", "-c", "test -t 0 && test -t 1 && test -t 2 && tty; read line; echo got $line; " +
 					"sized() { until [ \"$(stty size)\" = \"$1\" ]; do sleep 0.01; done; echo size $1; }; sized '33 77'; read line; sized '44 88'; exit 9"},
-				TTY:  true, Stdin: input, Stdout: &out, Resize: sizes,
+				TTY: true, Stdin: input, Stdout: &out, Resize: sizes,
 			})
 			if err == nil && code != 9 {
 				err = fmt.Errorf("code %d", code)

@@ -109,7 +109,8 @@ func (p *Plane) Run(ctx context.Context) error {
 // run is Run without a limit. failed gets the error of a component before anything is stopped because of it.
 func (p *Plane) run(ctx context.Context, failed chan<- error) error {
 	// The store starts while the API server is built: both take about as long, one on the disk, one on the processor.
-	// Neither can be stopped half way, so the end of ctx is looked at afterwards.
+	// Neither can be stopped half way, so the end of ctx is looked at afterwards. On a machine that is too busy to build the
+	// server soon after that, it is left to the end of the process: nothing has asked it for anything yet.
 	var store *embed.Etcd
 	storeUp := make(chan error, 1)
 	go func() {
@@ -122,7 +123,24 @@ func (p *Plane) run(ctx context.Context, failed chan<- error) error {
 	if err := waitListening(p.config.EtcdSocket, storeUp, p.fatal); err != nil {
 		return storeError(p.config.EtcdDir, err)
 	}
-	server, err := newAPIServer(context.WithoutCancel(ctx), &p.config, p.fail)
+	var server *apiServer
+	var err error
+	built := make(chan struct{})
+	go func() {
+		defer close(built)
+		server, err = newAPIServer(context.WithoutCancel(ctx), &p.config, p.fail)
+	}()
+	if !awaitFor(ctx, built, buildGrace) {
+		select {
+		case storeErr := <-storeUp:
+			if storeErr == nil {
+				store.Close()
+			}
+			return storeErr
+		case fatal := <-p.fatal:
+			return storeError(p.config.EtcdDir, fatal)
+		}
+	}
 	select {
 	case storeErr := <-storeUp:
 		if storeErr != nil {
@@ -140,6 +158,24 @@ func (p *Plane) run(ctx context.Context, failed chan<- error) error {
 	}
 	p.server = server
 	return p.serve(ctx, failed)
+}
+
+// buildGrace is how long a plane that is asked to stop goes on building its API server.
+const buildGrace = 3 * time.Second
+
+// awaitFor waits for done to be closed, but no longer than grace from the end of ctx on, and reports whether it is.
+func awaitFor(ctx context.Context, done <-chan struct{}, grace time.Duration) bool {
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+	}
+	select {
+	case <-done:
+		return true
+	case <-time.After(grace):
+		return false
+	}
 }
 
 // serve runs everything but the store.

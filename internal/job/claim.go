@@ -17,15 +17,15 @@ type selectorFunc func(podLabels map[string]string) bool
 
 // selectorOf returns the selector of j and a text that changes with it. The one in before is used again when it is the same.
 func selectorOf(j *batchv1.Job, before shape) (selectorFunc, string, error) {
-	text := metav1.FormatLabelSelector(j.Spec.Selector)
-	if before.selector != nil && before.selectorText == text {
-		return before.selector, text, nil
-	}
 	// The selector that the API server makes asks for one label; it is worth a short way.
 	if s := j.Spec.Selector; s != nil && len(s.MatchExpressions) == 0 && len(s.MatchLabels) == 1 {
 		for key, value := range s.MatchLabels {
-			return func(podLabels map[string]string) bool { v, ok := podLabels[key]; return ok && v == value }, text, nil
+			return func(podLabels map[string]string) bool { v, ok := podLabels[key]; return ok && v == value }, key + "=" + value, nil
 		}
+	}
+	text := metav1.FormatLabelSelector(j.Spec.Selector)
+	if before.selector != nil && before.selectorText == text {
+		return before.selector, text, nil
 	}
 	selector, err := metav1.LabelSelectorAsSelector(j.Spec.Selector)
 	if err != nil {

@@ -322,6 +322,19 @@ func TestAnImageThatIsInNoTable(t *testing.T) {
 	})
 }
 
+func TestAnImageNameThatNobodyHasFilledInYet(t *testing.T) {
+	inWorld(t, nil, func(w *world) {
+		for name, command := range map[string]string{"with": "c: exit 0", "without": "c: "} {
+			pod := newPod(name, never, command)
+			pod.Spec.Containers[0].Image = "registry.example/PROJECT_ID/app"
+			w.create(pod)
+		}
+		w.pass(time.Second)
+		check(t, "container with a command", "Completed 0", state(w.pod("with"), "c"))
+		check(t, "container without one", "waiting: InvalidImageName", state(w.pod("without"), "c"))
+	})
+}
+
 func TestACommandThatDoesNotExist(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		w.create(newPod("p", never, "c: nocommand"))

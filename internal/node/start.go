@@ -249,7 +249,7 @@ func (w *worker) startFailed(pod *corev1.Pod, name string, id identity, args []s
 func (w *worker) imageTrouble(c *corev1.Container, img image.Image, found bool, err error) *trouble {
 	back := w.n.cfg.ImageBackOff
 	switch {
-	case errors.Is(err, image.ErrInvalidName):
+	case errors.Is(err, image.ErrInvalidName) && len(c.Command) == 0: // with a command, a name nobody has filled in yet does no harm
 		return &trouble{reasonInvalidImageName, fmt.Sprintf("Failed to apply default image tag %q: couldn't parse image name", c.Image), back}
 	case found && img.Root != "":
 		if _, statErr := os.Stat(img.Root); statErr != nil {

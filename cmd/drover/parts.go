@@ -13,21 +13,32 @@ import (
 	"github.com/drover-dev/drover/internal/controlplane"
 	"github.com/drover-dev/drover/internal/standalone"
 	"github.com/drover-dev/drover/internal/standalone/pki"
+	"github.com/drover-dev/drover/internal/volcano/batch"
+	"github.com/drover-dev/drover/internal/volcano/bus"
+	"github.com/drover-dev/drover/internal/volcano/flow"
+	"github.com/drover-dev/drover/internal/volcano/scheduling"
 )
 
 // parts are what a standalone plane consists of. Clients stop in reverse order: first what makes pods, then what runs them.
 func parts() standalone.Parts {
+	b := &builder{volcano: make(chan struct{})}
 	return standalone.Parts{
-		ControlPlane: controlPlane,
+		ControlPlane: b.controlPlane,
 		Clients: []standalone.Builder{
 			{Name: "node", Build: node},
-			{Name: "controllers", Build: controllers},
-			{Name: "webhooks", Build: webhooks},
+			{Name: "controllers", Build: b.controllers},
+			{Name: "webhooks", Build: b.webhooks},
 		},
 	}
 }
 
-func controlPlane(_ context.Context, env *standalone.Env) (standalone.ControlPlane, error) {
+// builder builds the parts of one plane that know of each other.
+type builder struct {
+	volcano chan struct{} // closed once Volcano's kinds are served and their webhooks are in place
+	served  <-chan struct{}
+}
+
+func (b *builder) controlPlane(_ context.Context, env *standalone.Env) (standalone.ControlPlane, error) {
 	keys := env.Dir.PKI()
 	return controlplane.New(controlplane.Config{
 		EtcdDir: env.Dir.Etcd(), EtcdSocket: env.Dir.EtcdSocket(), NoSync: env.Ephemeral,
@@ -38,6 +49,7 @@ func controlPlane(_ context.Context, env *standalone.Env) (standalone.ControlPla
 			KubeletClient: pki.KubeletClient.CertPath(keys), KubeletClientKey: pki.KubeletClient.KeyPath(keys),
 			ServiceAccount: pki.ServiceAccountPath(keys),
 		},
+		Coming: b.volcano, ComingGroups: []string{batch.GroupVersion.Group, bus.GroupVersion.Group, scheduling.GroupVersion.Group, flow.GroupVersion.Group},
 		FeatureGates: env.FeatureGates,
 		Log:          env.Log, Verbosity: env.Verbosity, Step: env.Step, Exiting: env.Fatal,
 	})
@@ -59,12 +71,31 @@ func node(_ context.Context, env *standalone.Env) (standalone.Part, error) {
 		env.ClientConfig(controlplane.ProvisionerUser), env.Log)
 }
 
-func controllers(_ context.Context, env *standalone.Env) (standalone.Part, error) {
+func (b *builder) controllers(_ context.Context, env *standalone.Env) (standalone.Part, error) {
 	cfg := config.Controllers{Manage: config.ManageAll, Gang: config.GangNone, InstallKinds: true, Groups: env.FeatureGates[config.GateWorkloadWithJob]}
-	return app.NewControllers(cfg, env.ClientConfig(controlplane.ControllersUser), env.Log)
+	c, err := app.NewControllers(cfg, env.ClientConfig(controlplane.ControllersUser), env.Log)
+	if err != nil {
+		return nil, err
+	}
+	b.served = c.VolcanoServed()
+	return c, nil
 }
 
-func webhooks(_ context.Context, env *standalone.Env) (standalone.Part, error) {
+func (b *builder) webhooks(ctx context.Context, env *standalone.Env) (standalone.Part, error) {
 	cfg := config.Admission{Listen: net.JoinHostPort(env.BindIP.String(), "0"), KindsComing: true}
-	return app.NewAdmission(cfg, env.ClientConfig(controlplane.ControllersUser), env.Log)
+	a, err := app.NewAdmission(cfg, env.ClientConfig(controlplane.ControllersUser), env.Log)
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		for _, served := range []<-chan struct{}{b.served, a.Served()} {
+			select {
+			case <-served:
+			case <-ctx.Done():
+				return
+			}
+		}
+		close(b.volcano)
+	}()
+	return a, nil
 }

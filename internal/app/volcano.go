@@ -51,7 +51,15 @@ func (c *Controllers) newVolcano(cfg config.Controllers, kube kubernetes.Interfa
 	if err != nil {
 		return err
 	}
-	c.add("vcjob", &volcanoPart{kube: kube, vc: vc, part: p, install: cfg.InstallKinds, log: log, ready: make(chan struct{})})
+	c.add("vcjob", &volcanoPart{kube: kube, vc: vc, part: p, install: cfg.InstallKinds, log: log, ready: make(chan struct{}), served: make(chan struct{})})
+	return nil
+}
+
+// VolcanoServed is closed once Volcano's kinds can be worked with; nil if their controller is not among these.
+func (c *Controllers) VolcanoServed() <-chan struct{} {
+	if v, ok := c.parts["vcjob"].(*volcanoPart); ok {
+		return v.Served()
+	}
 	return nil
 }
 
@@ -64,18 +72,22 @@ type volcanoPart struct {
 	coming  bool // somebody else of this process does
 	log     *slog.Logger
 	ready   chan struct{}
+	served  chan struct{}
 	once    sync.Once
 }
 
 // Ready is closed once the part works, or cannot because nobody has installed the kinds: that keeps nobody else from working.
 func (v *volcanoPart) Ready() <-chan struct{} { return v.ready }
 
+// Served is closed once the kinds can be worked with. Ready may be closed long before.
+func (v *volcanoPart) Served() <-chan struct{} { return v.served }
+
 func (v *volcanoPart) setReady() { v.once.Do(func() { close(v.ready) }) }
 
 // Run works until ctx ends.
 func (v *volcanoPart) Run(ctx context.Context) error {
 	if (v.install || v.coming) && !kindsServed(ctx, v.vc) {
-		v.setReady() // a new plane is of use before it has them; the command line waits where it needs them
+		v.setReady() // a new plane is of use before it has them; its API server lets those wait who need them
 	}
 	if v.install {
 		if err := installKinds(ctx, v.kube, v.log); err != nil {
@@ -98,6 +110,7 @@ func (v *volcanoPart) Run(ctx context.Context) error {
 		select {
 		case <-v.part.Ready():
 			v.setReady()
+			close(v.served)
 		case <-ctx.Done():
 		}
 	})
@@ -212,7 +225,7 @@ func NewAdmission(cfg config.Admission, rc *rest.Config, log *slog.Logger) (*Adm
 	if err != nil {
 		return nil, err
 	}
-	a.volcanoPart = volcanoPart{kube: kube, vc: vc, part: webhooks{a}, coming: cfg.KindsComing, log: log, ready: make(chan struct{})}
+	a.volcanoPart = volcanoPart{kube: kube, vc: vc, part: webhooks{a}, coming: cfg.KindsComing, log: log, ready: make(chan struct{}), served: make(chan struct{})}
 	return a, nil
 }
 

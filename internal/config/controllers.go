@@ -28,7 +28,7 @@ const MarkedManager = "drover.dev/job-controller"
 // GateWorkloadWithJob is the feature gate of Kubernetes that Controllers.Groups stands for.
 const GateWorkloadWithJob = "WorkloadWithJob"
 
-// WebhooksName is the name of the webhook configurations for Volcano's kinds. A standalone plane has all its kinds once they are there.
+// WebhooksName is the name of the webhook configurations for Volcano's kinds.
 const WebhooksName = "drover-volcano"
 
 // SetGates takes from gates what concerns the controllers. It fails on a name that does not.

@@ -134,6 +134,9 @@ func newAPIServer(ctx context.Context, c *Config, fail func(error)) (*apiServer,
 		return nil, err
 	}
 	config.KubeAPIs.RepairServicesInterval = time.Hour // two lists each; there is one writer, so little can need repair
+	if c.Coming != nil {
+		holdForComing(&config.Aggregator.GenericConfig.Config, c.Coming, c.ComingGroups)
+	}
 	ready, err := config.Complete()
 	if err != nil {
 		return nil, fmt.Errorf("completing the configuration of kube-apiserver: %w", err)

@@ -28,6 +28,11 @@ type Config struct {
 	// "" means 10.96.0.0/12.
 	ServiceCIDR string
 
+	// Coming is closed once the API groups ComingGroups are served, which other parts of this process define; nil: there are none.
+	// Until then clients with a certificate wait for answers that would be others without them.
+	Coming       <-chan struct{}
+	ComingGroups []string
+
 	// Certs are the files that the API server needs. They are read again when they change on disk.
 	Certs Certs
 

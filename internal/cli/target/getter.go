@@ -3,26 +3,19 @@
 package target
 
 import (
-	"context"
 	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/disk"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/clientcmd"
-
-	"github.com/drover-dev/drover/internal/config"
 )
 
 // discoveryAge is how long a cluster's list of kinds is believed, as in kubectl. A kind that is missing from it is
@@ -66,7 +59,6 @@ func (g *Getter) ToRESTMapper() (meta.RESTMapper, error) {
 	if g.mapper != nil {
 		return g.mapper, nil
 	}
-	g.awaitKinds()
 	client, err := g.ToDiscoveryClient()
 	if err != nil {
 		return nil, err
@@ -77,35 +69,6 @@ func (g *Getter) ToRESTMapper() (meta.RESTMapper, error) {
 	}
 	g.mapper = restmapper.NewShortcutExpander(restmapper.NewDeferredDiscoveryRESTMapper(client), client, warn)
 	return g.mapper, nil
-}
-
-// kindsLimit is how long a new plane may take to make the kinds that are not Kubernetes' own; kindsPoll is how often it is asked.
-const (
-	kindsLimit = 20 * time.Second
-	kindsPoll  = 50 * time.Millisecond
-	kindsQuiet = 2 * time.Second // before a person is told why nothing happens
-)
-
-// awaitKinds waits for the kinds of a plane that has only just started. A plane is ready for Kubernetes' own kinds a little earlier. What
-// cannot be found out is not waited for: the command will say what is wrong.
-func (g *Getter) awaitKinds() {
-	if g.Cluster.DataDir == "" {
-		return
-	}
-	client, err := kubernetes.NewForConfig(g.Cluster.Config)
-	if err != nil {
-		return
-	}
-	began, told := time.Now(), false
-	hooks := client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
-	_ = wait.PollUntilContextTimeout(context.Background(), kindsPoll, kindsLimit, true, func(ctx context.Context) (bool, error) {
-		_, err := hooks.Get(ctx, config.WebhooksName, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) && !told && g.Warn != nil && time.Since(began) > kindsQuiet {
-			told = true
-			g.Warn("the plane has only just started and does not know all its kinds yet; waiting for them")
-		}
-		return !apierrors.IsNotFound(err), nil
-	})
 }
 
 // CacheDir returns where answers of the cluster may be remembered. A plane has its own place: planes come and go on the

@@ -24,6 +24,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/config"
 	"github.com/drover-dev/drover/internal/controller"
+	"github.com/drover-dev/drover/internal/eventqueue"
 )
 
 // resync is how often the caches tell everything again. Nothing depends on it.
@@ -46,7 +47,7 @@ type part interface {
 type Controllers struct {
 	informers informers.SharedInformerFactory
 	events    record.EventBroadcaster
-	sink      record.EventSink
+	sink      *eventqueue.Sink
 	parts     map[string]part
 	order     []string
 	ready     chan struct{}
@@ -65,7 +66,7 @@ func NewControllers(cfg config.Controllers, rc *rest.Config, log *slog.Logger) (
 	c := &Controllers{
 		informers: informers.NewSharedInformerFactory(client, resync),
 		events:    record.NewBroadcaster(record.WithCorrelatorOptions(record.CorrelatorOptions{BurstSize: eventsEach, QPS: eventsRefill})),
-		sink:      &typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")},
+		sink:      eventqueue.New(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")}, log),
 		parts:     map[string]part{},
 		ready:     make(chan struct{}),
 		log:       log,
@@ -130,6 +131,7 @@ func (c *Controllers) Run(ctx context.Context) error {
 	defer cancel() // before the informers are waited for
 
 	var running sync.WaitGroup
+	running.Go(func() { c.sink.Run(ctx) })
 	errs := make(chan error, len(c.parts))
 	for _, name := range c.order {
 		running.Go(func() {

@@ -24,7 +24,7 @@ const module = "github.com/drover-dev/drover/"
 // layers are the packages of the project, those that may be imported by more first. A package may import what stands in its
 // own group's lines above; packages of one line do not import each other unless one is below the other.
 var layers = [][]string{
-	{"internal/indexset", "internal/backoff", "internal/podstate", "internal/schedule", "internal/atomicfile", "internal/volcano", "deploy"},
+	{"internal/indexset", "internal/backoff", "internal/podstate", "internal/schedule", "internal/atomicfile", "internal/eventqueue", "internal/volcano", "deploy"},
 	{"internal/job", "internal/cronjob", "internal/vcjob", "internal/config"},
 	{"internal/simulate"},
 	{"internal/controller", "internal/admission", "internal/node", "internal/web"},

@@ -37,6 +37,7 @@ type Plane struct {
 	up     chan struct{} // closed when the API server has done everything that it does at its start
 	ready  chan struct{}
 	fatal  chan error // what ends the plane from inside
+	yield  inprocess.Yield
 }
 
 // New returns a plane of which nothing runs yet. It sets the feature gates and the loggers of the process.
@@ -67,7 +68,7 @@ func (p *Plane) ClientConfig(user string, groups ...string) *rest.Config {
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: groups}
 	config.UserAgent = "drover/" + user
 	config.TLSClientConfig = rest.TLSClientConfig{}
-	config.Transport = &inprocess.Transport{Handler: p.server.chain.GenericAPIServer.Handler}
+	config.Transport = &inprocess.Transport{Handler: p.server.chain.GenericAPIServer.Handler, Yield: &p.yield}
 	return config
 }
 

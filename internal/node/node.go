@@ -28,6 +28,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
+	"github.com/drover-dev/drover/internal/eventqueue"
 	"github.com/drover-dev/drover/internal/node/image"
 	"github.com/drover-dev/drover/internal/node/machine"
 	"github.com/drover-dev/drover/internal/node/objects"
@@ -162,7 +163,9 @@ func (n *Node) Run(ctx context.Context) error {
 	defer n.tasks.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	n.broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: n.client.CoreV1().Events("")})
+	told := eventqueue.New(&typedcorev1.EventSinkImpl{Interface: n.client.CoreV1().Events("")}, n.log)
+	n.tasks.Go(func() { told.Run(ctx) })
+	n.broadcaster.StartRecordingToSink(told)
 	if n.listener != nil {
 		n.tasks.Go(func() { n.serve(ctx) })
 	}

@@ -23,6 +23,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/node/image"
 	"github.com/drover-dev/drover/internal/standalone/logfile"
+	"github.com/drover-dev/drover/internal/standalone/pace"
 	"github.com/drover-dev/drover/internal/standalone/pki"
 )
 
@@ -217,6 +218,10 @@ func (r *run) run(ctx context.Context, parts Parts) (err error) {
 	if err := r.prepare(ctx, log); err != nil {
 		return err
 	}
+
+	pacing, stopPacing := context.WithCancel(ctx)
+	defer stopPacing()
+	go pace.Run(pacing)
 
 	err = r.supervise(ctx, parts)
 	if !r.config.Ephemeral {

@@ -25,6 +25,8 @@ import (
 type Transport struct {
 	// Handler serves the requests. It sees them as HTTP/2 over TLS, from a loopback address, without a client certificate.
 	Handler http.Handler
+	// Yield holds events back in a rush; nil: they go through like everything else.
+	Yield *Yield
 }
 
 // remoteAddr is where requests seem to come from.
@@ -32,6 +34,7 @@ const remoteAddr = "127.0.0.1:0"
 
 // RoundTrip implements http.RoundTripper. The server's side ends when the request's context does, or when the body of the answer is closed.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	end := t.Yield.pass(req)
 	// What the client's context carries is not for the server.
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &response{header: http.Header{}, ready: make(chan struct{}), ended: ctx.Done(), body: newPipe()}
@@ -40,6 +43,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		w.body.close(context.Cause(req.Context()))
 	})
 	go t.serve(w, serverRequest(ctx, req), func() {
+		end()
 		forget()
 		cancel()
 	})

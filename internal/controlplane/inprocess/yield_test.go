@@ -14,6 +14,7 @@ const eventsPath = "/api/v1/namespaces/default/events"
 
 // writes begins n writes of Jobs and returns what ends them.
 func writes(t *testing.T, y *Yield, n int) (end func()) {
+	t.Helper()
 	var ends []func()
 	for range n {
 		ends = append(ends, y.pass(httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/apis/batch/v1/namespaces/default/jobs", nil)))
@@ -27,6 +28,7 @@ func writes(t *testing.T, y *Yield, n int) (end func()) {
 
 // event sends one, and returns a channel that is closed once it has gone through.
 func event(t *testing.T, y *Yield) <-chan struct{} {
+	t.Helper()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

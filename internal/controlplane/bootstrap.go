@@ -18,6 +18,8 @@ import (
 	"k8s.io/component-helpers/auth/rbac/reconciliation"
 	schedulingv1 "k8s.io/kubernetes/pkg/apis/scheduling/v1"
 	"k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/bootstrappolicy"
+
+	"github.com/drover-dev/drover/deploy"
 )
 
 // bootstrapHook is the name of our hook in kube-apiserver; /readyz waits for it.
@@ -61,16 +63,28 @@ var ownBindings = []rbacv1.ClusterRoleBinding{
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: NodesGroup}},
 	},
 	{
-		// In clusters the controllers get the rules of their manifests. Here they install kinds and webhooks as well.
-		ObjectMeta: metav1.ObjectMeta{Name: "drover:controllers"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: ControllersUser}},
-	},
-	{
 		ObjectMeta: metav1.ObjectMeta{Name: "drover:provisioner"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "drover:provisioner"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: ProvisionerUser}},
 	},
+}
+
+// controllerPolicy returns the roles that our controllers have in clusters, and bindings that give them to those of the plane: what is
+// not in the manifests of package deploy does not work here either.
+func controllerPolicy() ([]rbacv1.ClusterRole, []rbacv1.ClusterRoleBinding, error) {
+	roles, err := deploy.ClusterRoles()
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the roles of the controllers: %w", err)
+	}
+	bindings := make([]rbacv1.ClusterRoleBinding, 0, len(roles))
+	for _, role := range roles {
+		bindings = append(bindings, rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "drover:" + role.Name},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: ControllersUser}},
+		})
+	}
+	return roles, bindings, nil
 }
 
 // ownFlow puts our controllers where Kubernetes has its own, so that a crowd of other clients does not hold them up.
@@ -99,15 +113,19 @@ func bootstrap(ctx context.Context, client kubernetes.Interface) error {
 	if err != nil {
 		return err
 	}
+	controllerRoles, controllerBindings, err := controllerPolicy()
+	if err != nil {
+		return err
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(bootstrapWriters)
 
 	roles := have.roleClient(reconciliation.ClusterRoleModifier{Client: client.RbacV1().ClusterRoles()})
-	for _, role := range slices.Concat(bootstrappolicy.ClusterRoles(), bootstrappolicy.ControllerRoles(), ownRoles) {
+	for _, role := range slices.Concat(bootstrappolicy.ClusterRoles(), bootstrappolicy.ControllerRoles(), ownRoles, controllerRoles) {
 		group.Go(func() error { return ensureRole(reconciliation.ClusterRoleRuleOwner{ClusterRole: &role}, roles) })
 	}
 	bindings := have.bindingClient(reconciliation.ClusterRoleBindingClientAdapter{Client: client.RbacV1().ClusterRoleBindings()})
-	for _, binding := range slices.Concat(bootstrappolicy.ClusterRoleBindings(), bootstrappolicy.ControllerRoleBindings(), ownBindings) {
+	for _, binding := range slices.Concat(bootstrappolicy.ClusterRoleBindings(), bootstrappolicy.ControllerRoleBindings(), ownBindings, controllerBindings) {
 		group.Go(func() error {
 			return ensureBinding(reconciliation.ClusterRoleBindingAdapter{ClusterRoleBinding: &binding}, bindings)
 		})

@@ -72,7 +72,10 @@ func node(_ context.Context, env *standalone.Env) (standalone.Part, error) {
 }
 
 func (b *builder) controllers(_ context.Context, env *standalone.Env) (standalone.Part, error) {
-	cfg := config.Controllers{Manage: config.ManageAll, Gang: config.GangNone, InstallKinds: true, Groups: env.FeatureGates[config.GateWorkloadWithJob]}
+	cfg := config.Controllers{
+		Manage: config.ManageAll, Enabled: env.Controllers, Gang: config.GangNone, Groups: env.FeatureGates[config.GateWorkloadWithJob],
+	}
+	cfg.InstallKinds = cfg.Runs("vcjob")
 	c, err := app.NewControllers(cfg, env.ClientConfig(controlplane.ControllersUser), env.Log)
 	if err != nil {
 		return nil, err
@@ -82,6 +85,10 @@ func (b *builder) controllers(_ context.Context, env *standalone.Env) (standalon
 }
 
 func (b *builder) webhooks(ctx context.Context, env *standalone.Env) (standalone.Part, error) {
+	if b.served == nil { // whoever brings the controller of Volcano's Jobs brings the webhooks as well
+		close(b.volcano)
+		return nothing{}, nil
+	}
 	cfg := config.Admission{Listen: net.JoinHostPort(env.BindIP.String(), "0"), KindsComing: true}
 	a, err := app.NewAdmission(cfg, env.ClientConfig(controlplane.ControllersUser), env.Log)
 	if err != nil {
@@ -98,4 +105,18 @@ func (b *builder) webhooks(ctx context.Context, env *standalone.Env) (standalone
 		close(b.volcano)
 	}()
 	return a, nil
+}
+
+// nothing is a part that does nothing.
+type nothing struct{}
+
+func (nothing) Run(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
+func (nothing) Ready() <-chan struct{} {
+	ready := make(chan struct{})
+	close(ready)
+	return ready
 }

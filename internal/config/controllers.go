@@ -130,7 +130,7 @@ func (c Controllers) Runs(name string) bool {
 	if len(c.Enabled) == 0 {
 		return name != "vcjob" || c.Manage != ManageMarked
 	}
-	if slices.Contains(c.Enabled, "-"+name) {
+	if slices.Contains(c.Enabled, "-"+name) || slices.Contains(c.Enabled, "-*") && !slices.Contains(c.Enabled, name) {
 		return false
 	}
 	if name == "vcjob" && c.Manage == ManageMarked {

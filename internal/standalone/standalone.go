@@ -49,6 +49,7 @@ type Config struct {
 	// one goes on with.
 	Ephemeral    bool
 	FeatureGates map[string]bool
+	Controllers  []string // of ours, as config.Controllers has them
 	// Images say what images stand for on this machine; they go before the table that every node has.
 	Images    image.Table
 	Verbosity int    // of the log file: 0 to 10, as klog's
@@ -136,6 +137,7 @@ type Env struct {
 	Verbosity    int // klog's; Log drops what is finer
 	Ephemeral    bool
 	FeatureGates map[string]bool
+	Controllers  []string // of ours, as config.Controllers has them
 	Images       image.Table
 	// Listener is for the API server. Everything else that listens does so on BindIP, on a port of its own.
 	Listener net.Listener
@@ -264,7 +266,7 @@ func (r *run) prepare(ctx context.Context, log *logfile.Writer) error {
 	nodeName := r.dir.format.NodeName
 	server := (&net.TCPAddr{IP: reach(r.config.BindAddress), Port: port}).String()
 	r.env = Env{
-		Dir: r.config.Dir, Verbosity: r.config.Verbosity, Ephemeral: r.config.Ephemeral, FeatureGates: r.config.FeatureGates,
+		Dir: r.config.Dir, Verbosity: r.config.Verbosity, Ephemeral: r.config.Ephemeral, FeatureGates: r.config.FeatureGates, Controllers: r.config.Controllers,
 		Images:   r.config.Images,
 		Log:      slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelInfo - slog.Level(r.config.Verbosity)})),
 		Listener: listener, BindIP: r.config.BindAddress, NodeName: nodeName, Server: "https://" + server,

@@ -16,12 +16,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/component-base/cli/flag"
 
+	"github.com/drover-dev/drover/internal/config"
 	"github.com/drover-dev/drover/internal/node/image"
 	"github.com/drover-dev/drover/internal/standalone"
 )
@@ -39,6 +41,7 @@ type Options struct {
 	Ephemeral    bool
 	Detach       bool
 	FeatureGates map[string]bool
+	Controllers  []string // of Drover's
 	Verbosity    int
 	// Images is the path of a table of images; "": ImagesFile in the data directory, if it is there.
 	Images string
@@ -85,6 +88,9 @@ Exit codes:
 					Try: []string{"--bind-address 127.0.0.1 for this machine alone", "--bind-address 0.0.0.0 for everybody"},
 				}
 			}
+			if err := (config.Controllers{Enabled: o.Controllers}).Validate(); err != nil {
+				return err
+			}
 			if o.Images, err = imagesPath(o); err != nil {
 				return err
 			}
@@ -98,6 +104,8 @@ Exit codes:
 		"remove the data directory when the plane stops, and write to it without waiting for the disk; without --data-dir it is a temporary one")
 	flags.BoolVar(&o.Detach, "detach", false, "go on in the background, and return once the plane is ready")
 	flags.Var(flag.NewMapStringBool(&o.FeatureGates), "feature-gates", "Kubernetes feature gates, as NAME=true,NAME=false")
+	flags.StringSliceVar(&o.Controllers, "controllers", []string{"*"},
+		"Drover's controllers to run, by name ("+strings.Join(config.ControllerNames, ", ")+"); * is all, -name takes one away, -* leaves all of them to a drover-controller beside the plane")
 	flags.StringVar(&o.Images, "images", "",
 		"table of what images stand for on this machine, in YAML; without it "+ImagesFile+" in the data directory, if it is there")
 	flags.IntVarP(&o.Verbosity, "v", "v", 0, "how much goes to the log file, 0 to 10")
@@ -131,7 +139,7 @@ func Run(parts standalone.Parts) func(context.Context, *Options) error {
 			t.printf("  feature gates changed: %v\n", gates)
 		}
 		return standalone.Run(ctx, standalone.Config{
-			Dir: o.Dir, BindAddress: o.BindAddress, Port: o.Port, Ephemeral: o.Ephemeral, FeatureGates: o.FeatureGates,
+			Dir: o.Dir, BindAddress: o.BindAddress, Port: o.Port, Ephemeral: o.Ephemeral, FeatureGates: o.FeatureGates, Controllers: o.Controllers,
 			Verbosity: o.Verbosity, Version: o.Version, Images: images,
 		}, parts, t)
 	}

@@ -36,22 +36,61 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	kubeconfig := flag.String("kubeconfig", "", "the API server to work on")
+	creates := flag.Int("create", 0, "only create that many suspended Jobs, as fast as it goes, and say how fast that was")
 	flag.Parse()
-	if err := run(ctx, *kubeconfig); err != nil {
+	work := run
+	if *creates > 0 {
+		work = func(ctx context.Context, kubeconfig string) error { return create(ctx, kubeconfig, *creates) }
+	}
+	if err := work(ctx, *kubeconfig); err != nil {
 		fmt.Fprintln(os.Stderr, "floor:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, kubeconfig string) error {
+func connect(kubeconfig string) (*kubernetes.Clientset, error) {
 	rc, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	rc.QPS = -1
 	rc.ContentType = runtime.ContentTypeProtobuf
 	rc.AcceptContentTypes = runtime.ContentTypeProtobuf
-	client, err := kubernetes.NewForConfig(rc)
+	return kubernetes.NewForConfig(rc)
+}
+
+// create is what starting CronJobs costs the API server at least.
+func create(ctx context.Context, kubeconfig string, n int) error {
+	client, err := connect(kubeconfig)
+	if err != nil {
+		return err
+	}
+	f := &floor{client: client, requests: make(chan func(context.Context) error, n)}
+	for i := range n {
+		j := &batchv1.Job{
+			ObjectMeta: metav1.ObjectMeta{Name: "create-" + strconv.Itoa(i)},
+			Spec: batchv1.JobSpec{Suspend: new(true), Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+				RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "c", Image: "bench", Command: []string{"true"}}},
+			}}},
+		}
+		f.requests <- func(ctx context.Context) error {
+			return client.BatchV1().RESTClient().Post().Namespace(metav1.NamespaceDefault).Resource("jobs").Body(j).Do(ctx).Error()
+		}
+	}
+	close(f.requests)
+	began := time.Now()
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() { f.work(ctx) })
+	}
+	wg.Wait()
+	took := time.Since(began)
+	fmt.Fprintf(os.Stdout, "%d Jobs created in %v: %.0f/s\n", n, took.Round(time.Millisecond), float64(n)/took.Seconds())
+	return nil
+}
+
+func run(ctx context.Context, kubeconfig string) error {
+	client, err := connect(kubeconfig)
 	if err != nil {
 		return err
 	}
@@ -92,7 +131,10 @@ func (f *floor) work(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case r := <-f.requests:
+		case r, ok := <-f.requests:
+			if !ok {
+				return
+			}
 			if err := r(ctx); err != nil && ctx.Err() == nil {
 				fmt.Fprintln(os.Stderr, "floor:", err)
 			}

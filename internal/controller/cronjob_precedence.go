@@ -21,8 +21,9 @@ type Precedence struct {
 	over    chan struct{}
 }
 
-// maxPrecedence bounds how long others wait: where there is always something to start, all get their share.
-const maxPrecedence = 8 * time.Second
+// maxPrecedence bounds how long others wait: where there is always something to start, all get their share. In half a minute an API
+// server that takes 700 writes a second starts 20,000.
+const maxPrecedence = 30 * time.Second
 
 // NewPrecedence returns a Precedence on that clock.
 func NewPrecedence(c clock.Clock) *Precedence { return &Precedence{clock: c} }

@@ -24,35 +24,37 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Keys of the Secret: the certificates of the authorities that are believed, the newest first, and the key pair that is shown.
-const (
-	authorityKey = "ca.crt"
-)
+// authorityKey is the key of the Secret for the certificates of the authorities that are believed, the newest first. It stands beside
+// the key pair that the newest one has signed.
+const authorityKey = "ca.crt"
 
-// ensureCertificate makes the key pair that is shown good for the time to come, and returns the authorities that sign it.
-func (s *Server) ensureCertificate(ctx context.Context) (authority []byte, err error) {
+// handover is how long a new certificate is not shown after the API server was told of its authority: it hears of that by a watch.
+const handover = 10 * time.Second
+
+// ensureCertificate returns a key pair that is good for the time to come, and the authorities that are to be believed for it and for
+// those that are shown until then. It makes them where there are none.
+func (s *Server) ensureCertificate(ctx context.Context) (pair *tls.Certificate, authority []byte, err error) {
 	namespace, name, ok := strings.Cut(s.cfg.Secret, "/")
 	if !ok {
-		return nil, fmt.Errorf("reading the name of the Secret of webhooks: %q is not namespace/name", s.cfg.Secret)
+		return nil, nil, fmt.Errorf("reading the name of the Secret of webhooks: %q is not namespace/name", s.cfg.Secret)
 	}
 	secrets := s.client.CoreV1().Secrets(namespace)
 	secret, err := secrets.Get(ctx, name, metav1.GetOptions{})
 	missing := apierrors.IsNotFound(err)
 	if err != nil && !missing {
-		return nil, fmt.Errorf("reading the Secret of webhooks: %w", err)
+		return nil, nil, fmt.Errorf("reading the Secret of webhooks: %w", err)
 	}
 	now := s.clock.Now()
 	if !missing {
 		pair, err := s.usable(secret.Data, now)
 		if err == nil {
-			s.use(pair)
-			return secret.Data[authorityKey], nil
+			return pair, secret.Data[authorityKey], nil
 		}
 		s.log.Info("Webhook certificate is made anew", "because", err)
 	}
 	data, err := s.newPair(now)
 	if err != nil {
-		return nil, fmt.Errorf("making a webhook certificate: %w", err)
+		return nil, nil, fmt.Errorf("making a webhook certificate: %w", err)
 	}
 	if missing {
 		_, err = secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Type: corev1.SecretTypeTLS, Data: data}, metav1.CreateOptions{})
@@ -63,20 +65,49 @@ func (s *Server) ensureCertificate(ctx context.Context) (authority []byte, err e
 		_, err = secrets.Update(ctx, secret, metav1.UpdateOptions{})
 	}
 	if err != nil { // perhaps another process was faster
-		return nil, fmt.Errorf("storing the Secret of webhooks: %w", err)
+		return nil, nil, fmt.Errorf("storing the Secret of webhooks: %w", err)
 	}
-	pair, err := tls.X509KeyPair(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey])
+	made, err := tls.X509KeyPair(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey])
 	if err != nil {
-		return nil, fmt.Errorf("reading the new webhook certificate: %w", err)
+		return nil, nil, fmt.Errorf("reading the new webhook certificate: %w", err)
 	}
-	s.use(&pair)
-	return data[authorityKey], nil
+	return &made, data[authorityKey], nil
 }
 
-func (s *Server) use(pair *tls.Certificate) {
+// use has a key pair shown now that the API server was told of the authorities to believe: at once where the one that is shown has
+// none of these, else when it has surely heard.
+func (s *Server) use(pair *tls.Certificate, authority []byte) {
+	now := s.clock.Now()
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(authority)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pair = pair
+	believed := false
+	if s.pair != nil {
+		_, err := s.pair.Leaf.Verify(x509.VerifyOptions{Roots: pool, CurrentTime: now})
+		believed = err == nil
+	}
+	switch {
+	case !believed || bytes.Equal(s.pair.Certificate[0], pair.Certificate[0]):
+		s.pair, s.next = pair, nil
+	case s.next == nil || !bytes.Equal(s.next.Certificate[0], pair.Certificate[0]):
+		s.next, s.nextAt = pair, now.Add(handover)
+		s.log.Info("Webhook certificate is to be changed", "in", handover, "until", pair.Leaf.NotAfter)
+	}
+}
+
+// certificate returns the key pair that is shown now.
+func (s *Server) certificate() (*tls.Certificate, error) {
+	now := s.clock.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.next != nil && !now.Before(s.nextAt) {
+		s.pair, s.next = s.next, nil
+	}
+	if s.pair == nil {
+		return nil, errors.New("there is no certificate yet")
+	}
+	return s.pair, nil
 }
 
 // firstBlock returns the first certificate of a list.
@@ -94,10 +125,7 @@ func (s *Server) usable(data map[string][]byte, now time.Time) (*tls.Certificate
 	if err != nil {
 		return nil, err
 	}
-	leaf, err := x509.ParseCertificate(pair.Certificate[0])
-	if err != nil {
-		return nil, err
-	}
+	leaf := pair.Leaf
 	if now.Add(s.cfg.Life / 3).After(leaf.NotAfter) {
 		return nil, fmt.Errorf("it ends on %s", leaf.NotAfter.Format(time.DateOnly))
 	}
@@ -136,10 +164,9 @@ func (s *Server) newPair(now time.Time) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	serial := func() *big.Int { return big.NewInt(now.UnixNano()) }
 	begin, end := now.Add(-time.Hour), now.Add(s.cfg.Life)
 	ca := &x509.Certificate{
-		SerialNumber: serial(), Subject: pkix.Name{CommonName: "drover webhooks"}, NotBefore: begin, NotAfter: end,
+		SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: "drover webhooks"}, NotBefore: begin, NotAfter: end,
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	caDER, err := x509.CreateCertificate(rand.Reader, ca, ca, caKey.Public(), caKey)
@@ -151,7 +178,7 @@ func (s *Server) newPair(now time.Time) (map[string][]byte, error) {
 		return nil, err
 	}
 	leaf := &x509.Certificate{
-		SerialNumber: serial(), Subject: pkix.Name{CommonName: "drover-webhook"}, NotBefore: begin, NotAfter: end,
+		SerialNumber: big.NewInt(now.UnixNano() + 1), Subject: pkix.Name{CommonName: "drover-webhook"}, NotBefore: begin, NotAfter: end,
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	for _, host := range s.hosts() {

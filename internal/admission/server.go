@@ -95,8 +95,10 @@ type Server struct {
 	listener net.Listener
 	ready    chan struct{}
 
-	mu   sync.Mutex
-	pair *tls.Certificate
+	mu     sync.Mutex
+	pair   *tls.Certificate // that is shown
+	next   *tls.Certificate // that is shown from nextAt on; nil: none
+	nextAt time.Time
 }
 
 // New returns a server that listens already and answers nothing yet.
@@ -164,20 +166,15 @@ func (s *Server) Run(ctx context.Context) error {
 
 // refresh makes certificate and registration what they should be.
 func (s *Server) refresh(ctx context.Context) error {
-	authority, err := s.ensureCertificate(ctx)
+	pair, authority, err := s.ensureCertificate(ctx)
 	if err != nil {
 		return err
 	}
-	return s.register(ctx, authority)
-}
-
-func (s *Server) certificate() (*tls.Certificate, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.pair == nil {
-		return nil, errors.New("there is no certificate yet")
+	if err := s.register(ctx, authority); err != nil {
+		return err
 	}
-	return s.pair, nil
+	s.use(pair, authority)
+	return nil
 }
 
 // maxReview bounds the size of a request.

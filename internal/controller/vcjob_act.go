@@ -242,6 +242,11 @@ func (s *vcjobSync) make(ctx context.Context, o vcjob.Observed, plan vcjob.Plan)
 		did = did || wrote
 	}
 	if len(plan.Create) > 0 {
+		if !s.sure { // somebody may have deleted what these pods need
+			if reason, err := s.prepare(ctx); err != nil {
+				return did, s.refused(reason, err)
+			}
+		}
 		if err := s.create(ctx, o, plan.Create); err != nil {
 			return false, s.refused(vcjob.ReasonFailedCreate, err)
 		}
@@ -261,7 +266,7 @@ func (s *vcjobSync) refused(reason string, err error) error {
 	if outcomeOf(err) == unknown && !errors.Is(err, errWaits) {
 		return err
 	}
-	text := err.Error()
+	text := strings.TrimLeft(strings.TrimPrefix(err.Error(), errWaits.Error()), ":\n ")
 	if apierrors.IsForbidden(err) && strings.Contains(text, "exceeded quota") {
 		reason = "QuotaExceeded"
 	}
@@ -302,7 +307,7 @@ func (s *vcjobSync) prepare(ctx context.Context) (reason string, err error) {
 			return vcjob.ReasonPluginError, err
 		}
 	}
-	s.state.prepared, s.state.dropped = s.wantedFor(), false
+	s.state.prepared, s.state.dropped, s.sure = s.wantedFor(), false, true
 	return "", nil
 }
 

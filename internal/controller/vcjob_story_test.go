@@ -3,6 +3,9 @@
 package controller
 
 import (
+	"maps"
+	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/drover-dev/drover/internal/simulate"
 	"github.com/drover-dev/drover/internal/volcano/batch"
 )
 
@@ -170,4 +174,77 @@ func TestVCStoryDependencies(t *testing.T) {
 	w.turn("prep succeeds", func() { w.cluster.Finish(w.mustPod("prep", 0), 0) })
 	w.turn("train runs", w.startAll)
 	w.end()
+}
+
+func TestAJobThatGotPastAdmissionWithTooManyPodsIsToldOfAndLeftAlone(t *testing.T) {
+	w := newVCWorld(t, VCJobConfig{})
+	j := vcJob(vcTask("t", math.MaxInt32), func(j *batch.Job) { j.Spec.Plugins = map[string][]string{"svc": {}} })
+	j.Namespace, j.Name = "default", "j"
+	simulate.Add(w.cluster, j)
+	w.settle()
+	if want := "j Warning FailedCreate: The job has more than the 1000000 pods that a job may have"; len(w.events) != 1 || w.events[0] != want {
+		t.Errorf("events %q, want %q", w.events, want)
+	}
+	if w.phase() != "" || len(w.cluster.Pods()) > 0 {
+		t.Errorf("the Job is %q with %d pods", w.phase(), len(w.cluster.Pods()))
+	}
+}
+
+func TestWhatSomebodyDeletesOfARunningJobIsMadeAgainBeforeItsNextPod(t *testing.T) {
+	w := newVCWorld(t, VCJobConfig{})
+	w.submit(vcJob(vcTask("t", 2), func(j *batch.Job) { j.Spec.Plugins = map[string][]string{"svc": {}} }))
+	w.settle()
+	w.admit()
+	w.settle()
+	w.startAll()
+	w.settle()
+	for _, o := range simulate.All[*corev1.ConfigMap](w.cluster) {
+		must(t, w.cluster.DeleteObject(o, o.UID))
+	}
+	for _, o := range simulate.All[*corev1.Service](w.cluster) {
+		must(t, w.cluster.DeleteObject(o, o.UID))
+	}
+	w.cluster.EvictPod(w.mustPod("t", 0), 0)
+	w.kubelet()
+	w.pass(time.Second)
+	configs, services := len(simulate.All[*corev1.ConfigMap](w.cluster)), len(simulate.All[*corev1.Service](w.cluster))
+	if w.pod("t", 0) == nil || configs != 1 || services != 1 {
+		t.Errorf("there are %d ConfigMaps, %d Services and the pods %v", configs, services, w.podNames())
+	}
+	w.checkInvariants()
+}
+
+// TestAJobOfTenThousandPodsCostsLittleMoreThanTheirCreation counts requests from the submission of a Job to its end.
+func TestAJobOfTenThousandPodsCostsLittleMoreThanTheirCreation(t *testing.T) {
+	const pods = 10_000
+	w := newVCWorld(t, VCJobConfig{})
+	w.submit(vcJob(vcTask("t", pods), vcPolicy("PodFailed", "RestartPod"), func(j *batch.Job) { j.Spec.Plugins = map[string][]string{"env": {}} }))
+	w.settle()
+	w.admit()
+	w.pass(time.Second)
+	if n := len(w.cluster.Pods()); n != pods {
+		t.Fatalf("there are %d pods", n)
+	}
+	made := maps.Clone(w.cluster.Requests())
+	w.startAll()
+	w.pass(5 * time.Second)
+	for _, p := range w.cluster.Pods() {
+		w.cluster.Finish(p, 0)
+	}
+	w.pass(5 * time.Second)
+	if got := vcStatusLine(w.job()); !strings.HasPrefix(got, "Completed succeeded=10000") {
+		t.Errorf("it has ended as %s", got)
+	}
+	sum := func(requests map[string]int) (n int) {
+		for _, each := range requests {
+			n += each
+		}
+		return n
+	}
+	if n := sum(made); n > pods+20 {
+		t.Errorf("until its pods are there it takes %d requests: %v", n, made)
+	}
+	if n := sum(w.cluster.Requests()); n > pods+60 {
+		t.Errorf("in all it takes %d requests: %v", n, w.cluster.Requests())
+	}
 }

@@ -34,6 +34,10 @@ func (c *VCJobController) syncJob(ctx context.Context, key string) error {
 	if cached == nil {
 		return c.dropCommands(ctx, key)
 	}
+	if vcjob.TooLarge(cached) {
+		c.events.Event(cached, corev1.EventTypeWarning, vcjob.ReasonFailedCreate, fmt.Sprintf("The job has more than the %d pods that a job may have", vcjob.MaxPods))
+		return nil
+	}
 	state, isNew := c.states.begin(cached.UID)
 	s := &vcjobSync{c: c, key: key, state: state, job: state.newest(cached)}
 	if isNew {
@@ -98,6 +102,7 @@ type vcjobSync struct {
 	state  *vcjobState
 	job    *batch.Job // changes with every write
 	wakeIn time.Duration
+	sure   bool // claims and objects of plugins were found or made in this very sync
 
 	mu   sync.Mutex // guards state and errs while requests run beside each other
 	errs []error

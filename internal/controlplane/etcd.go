@@ -59,8 +59,9 @@ func startEtcd(c *Config, fatal func(error)) (*embed.Etcd, error) {
 	cfg.BootstrapDefragThresholdMegabytes = defragAbove
 	// kube-apiserver compacts the store, so etcd does not.
 	cfg.AutoCompactionRetention = "0"
-	// There are no followers to catch up: the log behind the last snapshot is only memory and disk.
-	cfg.SnapshotCatchUpEntries = 1
+	// SnapshotCatchUpEntries stays at its 5000 although nobody follows. What a start reads back is handed over as one batch, at most
+	// a megabyte of entries. While it is being written, raft still looks at all of it when an election is due, and gives up if it was
+	// cut off already; on a busy machine an election is due before that.
 	cfg.MaxWalFiles = 2
 	cfg.MaxSnapFiles = 2
 	log := zapslog.New(c.Log.With("component", "etcd"), fatal)

@@ -26,6 +26,7 @@ func (n *Node) saw(ctx context.Context, obj any) {
 	case finished:
 		n.tasks.Go(func() {
 			n.completeDeletion(ctx, pod)
+			n.repeatDeletion(ctx, pod)
 			n.mu.Lock()
 			delete(n.deleting, pod.UID)
 			n.mu.Unlock()

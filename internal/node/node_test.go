@@ -804,3 +804,29 @@ func TestKubeletsRoutineEventsAreToldOfPodsThatSomebodyMayLookAt(t *testing.T) {
 		})
 	}
 }
+
+// TestAPodThatAKilledAPIServerHasHalfDeletedGoes starts a node where the API server was killed after it had noted that a pod waits for
+// nobody, and before it had deleted it.
+func TestAPodThatAKilledAPIServerHasHalfDeletedGoes(t *testing.T) {
+	inWorld(t, nil, func(w *world) {
+		w.restart(func() {
+			for name, finalizers := range map[string][]string{"free": nil, "kept": {"example.com/keeps"}} {
+				pod := newPod(name, corev1.RestartPolicyNever, "c: true")
+				pod.Status.Phase, pod.Finalizers = corev1.PodFailed, finalizers
+				now, grace := metav1.Now(), int64(0)
+				pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &now, &grace
+				w.create(pod)
+			}
+		})
+		if w.pod("free") == nil {
+			t.Error("it is deleted without giving the API server time to")
+		}
+		w.pass(10 * time.Second)
+		if w.pod("free") != nil {
+			t.Error("the pod that nothing keeps is still there")
+		}
+		if w.pod("kept") == nil {
+			t.Error("a pod was deleted that a finalizer keeps")
+		}
+	})
+}

@@ -266,6 +266,32 @@ func (n *Node) completeDeletion(ctx context.Context, pod *corev1.Pod) {
 	}
 }
 
+// deletionLost is how long a pod may be there that nothing keeps any more. The API server notes that, and then deletes it.
+const deletionLost = 5 * time.Second
+
+// repeatDeletion takes the object of a finished pod away that the API server has noted to be deleted for good and has not deleted,
+// because it was killed in between. Where finalizers keep it, the API server deletes it with the last of them.
+func (n *Node) repeatDeletion(ctx context.Context, pod *corev1.Pod) {
+	if pod.DeletionGracePeriodSeconds == nil || *pod.DeletionGracePeriodSeconds != 0 || len(pod.Finalizers) > 0 {
+		return
+	}
+	timer := n.clock.NewTimer(deletionLost)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return
+	case <-timer.C():
+	}
+	obj, exists, err := n.informer.GetStore().GetByKey(podKey(pod))
+	if err != nil || !exists || obj.(*corev1.Pod).UID != pod.UID {
+		return
+	}
+	n.log.Info("Deleting a pod once more, as nothing keeps it", "pod", podKey(pod))
+	if err := n.deletePod(ctx, pod); err != nil && ctx.Err() == nil {
+		n.log.Warn("Deleting a finished pod did not work", "pod", podKey(pod), "err", err)
+	}
+}
+
 // removeLogs deletes the logs of a pod whose object is gone, unless its Job wants them kept.
 func (n *Node) removeLogs(pod *corev1.Pod) {
 	if pod.Annotations[job.RetainFailedLogsAnnotation] == "true" && retain.HasFailed(pod) {

@@ -65,8 +65,9 @@ func Stop(ctx context.Context, d Dir, timer clock.WithTicker) (State, error) {
 		}
 	}
 	last, err := readState(d)
-	if last.PID == 0 { // an ephemeral plane takes its directory with it
+	if last.PID == 0 { // an ephemeral plane that has ended well takes its directory with it
 		last = found.State
+		last.Phase = Stopped
 	}
 	return last, err
 }

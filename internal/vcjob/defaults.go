@@ -3,6 +3,7 @@
 package vcjob
 
 import (
+	"math"
 	"slices"
 	"strconv"
 
@@ -67,13 +68,24 @@ func defaultPlugins(spec *batch.JobSpec) {
 	}
 }
 
+// MaxPods is how many pods a Job may have. No cluster holds as many; what is beyond is a mistake, and would take the controller's memory.
+const MaxPods = 1_000_000
+
+// TooLarge reports whether j has got past admission with more pods than MaxPods, and so must not be looked at.
+func TooLarge(j *batch.Job) bool { return total(&j.Spec) > MaxPods }
+
 // sumOfMinima returns how many pods the tasks need together.
 func sumOfMinima(spec *batch.JobSpec) int32 {
-	var sum int32
+	return sumOf(spec, taskMin)
+}
+
+// sumOf adds up a number of each task. A sum that does not fit is the largest that does.
+func sumOf(spec *batch.JobSpec, number func(*batch.TaskSpec) int32) int32 {
+	var sum int64
 	for i := range spec.Tasks {
-		sum += taskMin(&spec.Tasks[i])
+		sum += int64(number(&spec.Tasks[i]))
 	}
-	return sum
+	return int32(min(sum, math.MaxInt32))
 }
 
 // taskMin returns how many pods of t the Job needs.
@@ -86,11 +98,7 @@ func taskMin(t *batch.TaskSpec) int32 {
 
 // total returns how many pods a Job is to have.
 func total(spec *batch.JobSpec) int32 {
-	var sum int32
-	for i := range spec.Tasks {
-		sum += spec.Tasks[i].Replicas
-	}
-	return sum
+	return sumOf(spec, func(t *batch.TaskSpec) int32 { return t.Replicas })
 }
 
 // withDefaults returns j as admission would have stored it: j itself where nothing is missing. A controller cannot rely on

@@ -289,7 +289,7 @@ func restarting(t *turn, o order) bool {
 	s, all := t.status, total(t.spec)
 	switch {
 	case s.RetryCount >= t.maxRetry():
-		t.event(corev1.EventTypeWarning, ReasonExecuteAction, "Job failed: it was restarted %d times, maxRetry is %d", s.RetryCount, t.maxRetry())
+		t.event(corev1.EventTypeWarning, ReasonExecuteAction, "Job failed: %d of %d retries are used up", s.RetryCount, t.maxRetry())
 		t.to(batch.Failed, "MaxRetry", "the retries are used up: %s", s.State.Message)
 	case all-s.Terminating >= t.spec.MinAvailable && t.plan.DropGroup == nil:
 		t.to(batch.Pending, "", "")

@@ -62,9 +62,12 @@ func newTurn(o Observed) *turn {
 func (t *turn) readPods() {
 	t.tasks = make([]taskView, len(t.spec.Tasks))
 	position := make(map[string]int, len(t.tasks))
+	room := int32(MaxPods) // also where admission was not asked
 	for i := range t.tasks {
 		task := &t.spec.Tasks[i]
-		t.tasks[i] = taskView{spec: task, at: make([]*podView, max(task.Replicas, 0))}
+		n := min(max(task.Replicas, 0), room)
+		room -= n
+		t.tasks[i] = taskView{spec: task, at: make([]*podView, n)}
 		position[task.Name] = i
 	}
 	views := make([]podView, len(t.o.Pods))

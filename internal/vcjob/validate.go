@@ -60,6 +60,7 @@ func Validate(j *batch.Job, s Surroundings) []string {
 	if total(spec) < spec.MinAvailable {
 		v.add("job 'minAvailable' should not be greater than total replicas in tasks")
 	}
+	v.size(spec)
 	for _, name := range sortedKeys(spec.Plugins) {
 		if !plugin.Known(name) {
 			v.add("unable to find job plugin: %s", name)
@@ -75,6 +76,13 @@ type validator struct{ problems []string }
 
 func (v *validator) add(format string, args ...any) {
 	v.problems = append(v.problems, fmt.Sprintf(format, args...))
+}
+
+// size refuses Jobs that no cluster can hold.
+func (v *validator) size(spec *batch.JobSpec) {
+	if n := total(spec); n > MaxPods {
+		v.add("spec.tasks: %d pods are more than the %d that a job may have", n, MaxPods)
+	}
 }
 
 // negatives repeats what the definition of the kind says, for clusters where it has been cut down.
@@ -157,9 +165,9 @@ func (v *validator) partitions(t *batch.TaskSpec) {
 		v.add("'TotalPartitions' must be greater than 0 in task: %s", t.Name)
 	case p.PartitionSize <= 0:
 		v.add("'PartitionSize' must be greater than 0 in task: %s", t.Name)
-	case t.Replicas != p.TotalPartitions*p.PartitionSize:
+	case int64(t.Replicas) != int64(p.TotalPartitions)*int64(p.PartitionSize):
 		v.add("'Replicas' are not equal to TotalPartitions*PartitionSize in task: %s: %d is not %d*%d", t.Name, t.Replicas, p.TotalPartitions, p.PartitionSize)
-	case t.MinAvailable != nil && p.MinPartitions > 0 && p.MinPartitions*p.PartitionSize != *t.MinAvailable:
+	case t.MinAvailable != nil && p.MinPartitions > 0 && int64(p.MinPartitions)*int64(p.PartitionSize) != int64(*t.MinAvailable):
 		v.add("'MinAvailable' is not equal to MinPartitions*PartitionSize in task: %s: %d is not %d*%d", t.Name, *t.MinAvailable, p.MinPartitions, p.PartitionSize)
 	}
 }
@@ -284,6 +292,7 @@ func (v *validator) update(next, old *batch.Job) {
 		}
 	}
 	v.topology(spec.NetworkTopology)
+	v.size(spec)
 	if spec.MinAvailable > total(spec) {
 		v.add("job 'minAvailable' must not be greater than total replicas")
 	}

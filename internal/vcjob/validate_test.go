@@ -3,6 +3,7 @@
 package vcjob
 
 import (
+	"math"
 	"strings"
 	"testing"
 
@@ -203,6 +204,9 @@ func TestValidateRefuses(t *testing.T) {
 		"partitions that do not add up":               {newJob(task("a", 7, partitions(batch.PartitionPolicySpec{TotalPartitions: 2, PartitionSize: 4}))), nil, []string{"'Replicas' are not equal to TotalPartitions*PartitionSize"}},
 		"minAvailable that is not whole partitions":   {newJob(task("a", 8, atLeast(5), partitions(batch.PartitionPolicySpec{TotalPartitions: 2, PartitionSize: 4, MinPartitions: 1}))), nil, []string{"'MinAvailable' is not equal to MinPartitions*PartitionSize"}},
 		"a name of the Job that is no name":           {newJob(task("a", 1), func(j *batch.Job) { j.Name = "-" }), nil, []string{"create pod with name --a-0 validate failed", "create job with name - validate failed"}},
+		"partitions whose product does not fit":       {newJob(task("a", 0, partitions(batch.PartitionPolicySpec{TotalPartitions: 1 << 16, PartitionSize: 1 << 16}))), nil, []string{"'Replicas' are not equal to TotalPartitions*PartitionSize"}},
+		"more pods than a cluster can hold":           {newJob(task("a", 1_000_001)), nil, []string{"spec.tasks: 1000001 pods are more than the 1000000 that a job may have"}},
+		"pods whose sum does not fit":                 {newJob(task("a", math.MaxInt32, atLeast(0)), task("b", math.MaxInt32, atLeast(0)), task("c", 3, atLeast(1))), nil, []string{"spec.tasks: 2147483647 pods are more than"}},
 		"minAvailable beyond all replicas":            {newJob(task("a", 2), task("b", 2), spec(func(s *batch.JobSpec) { s.MinAvailable = 5 })), nil, []string{"job 'minAvailable' should not be greater than total replicas in tasks"}},
 		"an unknown plugin":                           {newJob(task("a", 1), plugins("env", "nope")), nil, []string{"unable to find job plugin: nope"}},
 		"a volume without a path":                     {newJob(task("a", 1), mount(batch.VolumeSpec{VolumeClaimName: "c"})), nil, []string{"mountPath is required"}},
@@ -324,6 +328,7 @@ func TestValidateUpdate(t *testing.T) {
 		"negative replicas":                 {func(s *batch.JobSpec) { s.Tasks[0].Replicas = -1; s.Tasks[0].MinAvailable = nil; s.MinAvailable = 0 }, "'replicas' must be >= 0 in task: a"},
 		"a negative minimum":                {func(s *batch.JobSpec) { s.Tasks[0].MinAvailable = ptr.To[int32](-1) }, "'minAvailable' must be >= 0 in task: a"},
 		"a minimum beyond the replicas":     {func(s *batch.JobSpec) { s.Tasks[0].MinAvailable = ptr.To[int32](3) }, "'minAvailable' must be <= 'replicas' in task: a"},
+		"more pods than a cluster can hold": {func(s *batch.JobSpec) { s.Tasks[0].Replicas = 1_000_001 }, "spec.tasks: 100000"},
 		"minAvailable beyond all replicas":  {func(s *batch.JobSpec) { s.MinAvailable = 5 }, "job 'minAvailable' must not be greater than total replicas"},
 		"negative minAvailable":             {func(s *batch.JobSpec) { s.MinAvailable = -1 }, "job 'minAvailable' must be >= 0"},
 		"another task":                      {func(s *batch.JobSpec) { s.Tasks = append(s.Tasks, batch.TaskSpec{Name: "c"}) }, "job updates may not add or remove tasks"},

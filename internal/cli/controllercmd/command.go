@@ -144,14 +144,7 @@ func run(ctx context.Context, o *Options, log *slog.Logger) error {
 		if err != nil {
 			return err
 		}
-		health.SetCheck("controllers", func() error {
-			select {
-			case <-c.Ready():
-				return nil
-			default:
-				return errors.New("the caches are not filled yet")
-			}
-		})
+		health.SetCheck("controllers", awaits(c.Ready(), "the caches are not filled yet"))
 		return c.Run(ctx)
 	}
 	lead := func(ctx context.Context) error { return app.RunAsLeader(ctx, o.Lease, rc, log, work) }
@@ -166,7 +159,20 @@ func run(ctx context.Context, o *Options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	health.SetCheck("webhooks", awaits(hooks.Ready(), "the API server does not know of them yet"))
 	return both(ctx, hooks.Run, lead)
+}
+
+// awaits returns a check that fails until ready is closed.
+func awaits(ready <-chan struct{}, until string) func() error {
+	return func() error {
+		select {
+		case <-ready:
+			return nil
+		default:
+			return errors.New(until)
+		}
+	}
 }
 
 // both runs two things until one of them ends, and then the other.

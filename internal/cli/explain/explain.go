@@ -134,7 +134,12 @@ func Text(o vcjob.Observed) string {
 	if s.State.Message != "" {
 		fmt.Fprintf(&b, "  because   %s\n", s.State.Message)
 	}
-	fmt.Fprintf(&b, "  pods      %s\n", counts(s))
+	plan := vcjob.Decide(o)
+	numbers := s
+	if next := plan.Status; next != nil && next.State.Phase == s.State.Phase { // the stored ones may be a moment behind
+		numbers = next
+	}
+	fmt.Fprintf(&b, "  pods      %s\n", counts(numbers))
 	fmt.Fprintf(&b, "  restarts  %d of the %d with which it fails\n", s.RetryCount, max(o.Job.Spec.MaxRetry, 1))
 	if len(s.Conditions) > 0 {
 		var way []string
@@ -155,14 +160,17 @@ func Text(o vcjob.Observed) string {
 			fmt.Fprintf(&b, "  waiting   pod %s: %s\n", p.Name, whyPending(p))
 		}
 	}
-	plan := vcjob.Decide(o)
 	for _, d := range plan.Delayed {
 		fmt.Fprintf(&b, "  due       %s on %s of %s at %s\n", d.Action, d.Event, d.About, d.Due.UTC().Format(time.RFC3339))
 	}
 	for _, line := range plan.Because {
 		fmt.Fprintf(&b, "  now       %s\n", line)
 	}
-	if len(plan.Because) == 0 {
+	switch {
+	case len(plan.Because) > 0:
+	case plan.Now || plan.Group != nil && !plan.GroupSoon || plan.DropObjects || len(plan.Create)+len(plan.Delete)+len(plan.Commands) > 0:
+		fmt.Fprintf(&b, "  now       something is left to do for the controller, which tries again and again\n")
+	default:
 		fmt.Fprintf(&b, "  now       nothing is left to do until something happens\n")
 	}
 	return b.String()

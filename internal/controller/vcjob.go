@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/drover-dev/drover/internal/vcjob"
+	"github.com/drover-dev/drover/internal/vcjob/plugin"
 	"github.com/drover-dev/drover/internal/volcano/batch"
 	"github.com/drover-dev/drover/internal/volcano/bus"
 	"github.com/drover-dev/drover/internal/volcano/client"
@@ -85,6 +86,8 @@ type VCJobController struct {
 	clock  clock.WithTicker
 	log    *slog.Logger
 	gate   gate
+	// makeKeys makes the keys with which the pods of a Job log in to each other.
+	makeKeys func() (plugin.Keys, error)
 
 	jobs       cache.Indexer // by namespace and name
 	pods       cache.Indexer // with podIndexers
@@ -158,7 +161,7 @@ func handlerOf[T any](added func(T), updated func(before, after T), deleted func
 
 func newVCJobController(cfg VCJobConfig, api vcjobAPI, events eventSink, c clock.WithTicker, log *slog.Logger) *VCJobController {
 	return &VCJobController{
-		cfg: cfg.withDefaults(), api: api, events: events, clock: c, log: log, gate: newGate(maxRequests),
+		cfg: cfg.withDefaults(), api: api, events: events, clock: c, log: log, gate: newGate(maxRequests), makeKeys: newSSHKeys,
 		queue:   newLazyQueue("vcjob", retryDelays(), c),
 		expired: newLazyQueue("vcjob_ttl", retryDelays(), c),
 		states:  &vcjobStates{byUID: map[uid]*vcjobState{}},

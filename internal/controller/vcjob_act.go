@@ -348,16 +348,9 @@ func (s *vcjobSync) ensure(ctx context.Context, want plugin.Object) error {
 	if !ok {
 		return fmt.Errorf("making an object of plugin %s: %T is none", want.Plugin, want.Object)
 	}
-	err := s.c.api.Create(ctx, o)
-	if err == nil {
-		return nil
-	}
-	if !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("creating %s: %w", describe(o), err)
-	}
-	have, err := s.c.api.Get(ctx, o)
-	if err != nil {
-		return fmt.Errorf("looking at %s: %w", describe(o), err)
+	have, err := s.makeOrFind(ctx, want, o)
+	if err != nil || have == nil {
+		return err
 	}
 	switch ref := metav1.GetControllerOfNoCopy(have); {
 	case metav1.IsControlledBy(have, s.job):
@@ -368,12 +361,65 @@ func (s *vcjobSync) ensure(ctx context.Context, want plugin.Object) error {
 	default:
 		return fmt.Errorf("%w: %s is there already and belongs to nobody; delete it or rename the Job", errWaits, describe(o))
 	}
+	if want.NeedsKeys {
+		if err := s.giveKeys(o, have); err != nil {
+			return err
+		}
+	}
 	if want.Keep || !updateData(have, o) {
 		return nil
 	}
 	if err := s.c.api.Update(ctx, have); err != nil {
 		return fmt.Errorf("updating %s: %w", describe(o), err)
 	}
+	return nil
+}
+
+// makeOrFind makes an object of a plugin. Where one of its name is there already, it returns that one.
+func (s *vcjobSync) makeOrFind(ctx context.Context, want plugin.Object, o metav1.Object) (have metav1.Object, err error) {
+	if want.NeedsKeys { // they take a while to make, and are made once
+		have, err := s.c.api.Get(ctx, o)
+		if err == nil {
+			return have, nil
+		}
+		if !apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("looking for %s: %w", describe(o), err)
+		}
+		if err := s.giveKeys(o, nil); err != nil {
+			return nil, err
+		}
+	}
+	err = s.c.api.Create(ctx, o)
+	if err == nil {
+		return nil, nil
+	}
+	if !apierrors.IsAlreadyExists(err) {
+		return nil, fmt.Errorf("creating %s: %w", describe(o), err)
+	}
+	if have, err = s.c.api.Get(ctx, o); err != nil {
+		return nil, fmt.Errorf("looking at %s: %w", describe(o), err)
+	}
+	return have, nil
+}
+
+// giveKeys puts a pair of keys into a Secret that is to be stored: that of the stored one, if it has any, or else a new one. have is
+// nil where none is stored.
+func (s *vcjobSync) giveKeys(o, have metav1.Object) error {
+	secret, ok := o.(*corev1.Secret)
+	if !ok {
+		return fmt.Errorf("making keys for %s: it is no Secret", describe(o))
+	}
+	if stored, ok := have.(*corev1.Secret); ok {
+		if keys, ok := plugin.KeysOf(stored); ok {
+			keys.Into(secret)
+			return nil
+		}
+	}
+	keys, err := s.c.makeKeys()
+	if err != nil {
+		return fmt.Errorf("making keys for %s: %w", describe(o), err)
+	}
+	keys.Into(secret)
 	return nil
 }
 

@@ -97,7 +97,7 @@ func (s *vcStorm) randomJob() *batch.Job {
 	j.Spec.Policies = s.randomPolicies(3)
 	j.Spec.MaxRetry = int32(r.IntN(5))
 	if r.IntN(3) == 0 {
-		j.Spec.Plugins = map[string][]string{"svc": {}, "env": {}}
+		j.Spec.Plugins = map[string][]string{"svc": {}, "env": {}, "ssh": {}}
 	}
 	if r.IntN(4) == 0 {
 		j.Spec.MinSuccess = ptr.To(int32(1 + r.IntN(2)))

@@ -25,6 +25,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/simulate"
 	"github.com/drover-dev/drover/internal/vcjob"
+	"github.com/drover-dev/drover/internal/vcjob/plugin"
 	"github.com/drover-dev/drover/internal/volcano/batch"
 	"github.com/drover-dev/drover/internal/volcano/bus"
 	"github.com/drover-dev/drover/internal/volcano/scheduling"
@@ -44,6 +45,7 @@ type vcWorld struct {
 	events     []string
 	syncs      int
 	crashes    int
+	keys       int // pairs that were made
 	lastErrors []error
 	told       strings.Builder
 	version    int64
@@ -62,6 +64,10 @@ func newVCWorld(t *testing.T, cfg VCJobConfig) *vcWorld {
 func (w *vcWorld) start() {
 	w.c = newVCJobController(w.cfg, simulatedVCAPI{w.cluster}, w, w.clock, slog.New(slog.DiscardHandler))
 	w.c.gate = newGate(1)
+	w.c.makeKeys = func() (plugin.Keys, error) {
+		w.keys++
+		return plugin.Keys{Private: fmt.Appendf(nil, "private %d", w.keys), Public: fmt.Appendf(nil, "public %d", w.keys)}, nil
+	}
 	w.queues = map[string]*handQueue{}
 	for name, q := range map[string]*keyQueue{"job": &w.c.queue, "expired": &w.c.expired} {
 		h := &handQueue{clock: w.clock, due: map[string]time.Time{}, tries: map[string]int{}}

@@ -9,7 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/drover-dev/drover/internal/node/hostfiles"
 	"github.com/drover-dev/drover/internal/node/podlife"
+	"github.com/drover-dev/drover/internal/node/process"
 )
 
 // saw hands a new version of a pod to its worker, and makes one for a pod that is not finished.
@@ -93,6 +95,9 @@ func (n *Node) takeOnLocked(ctx context.Context, pod *corev1.Pod) {
 	found := n.found[pod.UID]
 	delete(n.found, pod.UID)
 	n.recoverContainers(w, found)
+	if host, domain := hostfiles.Name(pod, n.cfg.ClusterDomain); domain != "" && n.features.Isolation == process.Full {
+		n.neighbours.join(pod.UID, host, domain, len(found) > 0)
+	}
 	if len(w.containers) == 0 {
 		w.stop = n.refuseLocked(pod)
 	}
@@ -108,6 +113,9 @@ func (n *Node) afterWorker(ctx context.Context, w *worker) {
 	w.mu.Lock()
 	pod, removed := w.pod, w.removed
 	w.mu.Unlock()
+	if _, domain := hostfiles.Name(pod, n.cfg.ClusterDomain); domain != "" {
+		n.neighbours.leave(w.uid, domain)
+	}
 	n.mu.Lock()
 	delete(n.workers, w.uid)
 	if !removed {

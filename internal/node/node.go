@@ -60,6 +60,7 @@ type Node struct {
 	broadcaster     record.EventBroadcaster
 	events          events
 	retained        *retain.Store
+	neighbours      *neighbours
 	prepares        *tickets
 	starts          *tickets
 	queued          atomic.Int64 // when pods were last seen to queue up, in Unix nanoseconds
@@ -119,6 +120,7 @@ func New(cfg Config, client kubernetes.Interface, rt Runtime, serving *tls.Confi
 	_, n.allocatable = resources(n.machine, cfg.MaxPods)
 	n.objects = objects.New(client, n.clock)
 	n.volumes = volume.New(n.podsDir, cfg.FilesDir, cfg.Name, n.objects, n.clock, n.log)
+	n.neighbours = newNeighbours(n.cfg.IPs, func(id types.UID) string { return filepath.Join(n.volumes.PodDir(id), hostsFile) }, n.clock, n.log)
 	n.prober = probe.New(n.probeExec, n.clock)
 	if n.retained, err = retain.New(cfg.Dir, retainMost, retainFor); err != nil {
 		return nil, err
@@ -170,6 +172,7 @@ func (n *Node) Run(ctx context.Context) error {
 		n.tasks.Go(func() { n.serve(ctx) })
 	}
 	n.tasks.Go(func() { n.objects.Run(ctx) })
+	n.tasks.Go(func() { n.neighbours.run(ctx) })
 	n.tasks.Go(func() { n.informer.RunWithContext(ctx) })
 	if !cache.WaitFor(ctx, "", n.informer.HasSyncedChecker()) {
 		return nil // ctx has ended

@@ -107,8 +107,13 @@ func (n *Node) writeHostFiles(pod *corev1.Pod) error {
 		hostsOfHost, _ = os.ReadFile("/etc/hosts") // a machine without one has nothing to add
 	}
 	dir := n.volumes.PodDir(pod.UID)
+	err := n.neighbours.write(pod.UID, domain, func(neighbours []string) error {
+		return writeFile(filepath.Join(dir, hostsFile), hostfiles.Hosts(pod, n.cfg.IPs, host, domain, hostsOfHost, neighbours))
+	})
+	if err != nil {
+		return fmt.Errorf("writing the pod's /etc/%s: %w", hostsFile, err)
+	}
 	files := map[string][]byte{
-		hostsFile:    hostfiles.Hosts(pod, n.cfg.IPs, host, domain, hostsOfHost),
 		hostnameFile: []byte(hostfiles.KernelName(pod, host, domain) + "\n"),
 	}
 	resolvOfHost, _ := os.ReadFile("/etc/resolv.conf")
@@ -116,15 +121,19 @@ func (n *Node) writeHostFiles(pod *corev1.Pod) error {
 		files[resolvFile] = text
 	}
 	for name, text := range files {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, text, 0o644); err != nil {
-			return fmt.Errorf("writing the pod's /etc/%s: %w", name, err)
-		}
-		if err := os.Chmod(path, 0o644); err != nil {
+		if err := writeFile(filepath.Join(dir, name), text); err != nil {
 			return fmt.Errorf("writing the pod's /etc/%s: %w", name, err)
 		}
 	}
 	return nil
+}
+
+// writeFile writes a file that every user of a container may read.
+func writeFile(path string, text []byte) error {
+	if err := os.WriteFile(path, text, 0o644); err != nil {
+		return err
+	}
+	return os.Chmod(path, 0o644)
 }
 
 // liveVolumes follows what a pod's volumes mirror. Its fields belong to the worker's lock.

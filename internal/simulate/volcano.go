@@ -90,6 +90,8 @@ func resourceOf(o runtime.Object) schema.GroupResource {
 		return schema.GroupResource{Resource: "persistentvolumeclaims"}
 	case *corev1.ConfigMap:
 		return schema.GroupResource{Resource: "configmaps"}
+	case *corev1.Secret:
+		return schema.GroupResource{Resource: "secrets"}
 	case *corev1.Service:
 		return schema.GroupResource{Resource: "services"}
 	case *networkingv1.NetworkPolicy:

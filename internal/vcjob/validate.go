@@ -66,6 +66,7 @@ func Validate(j *batch.Job, s Surroundings) []string {
 			v.add("unable to find job plugin: %s", name)
 		}
 	}
+	v.problems = append(v.problems, plugin.Problems(j)...)
 	v.volumes(spec.Volumes)
 	v.queue(spec.Queue, s)
 	v.dependencies(spec.Tasks)

@@ -69,8 +69,8 @@ func cut(host string) string {
 }
 
 // Hosts returns /etc/hosts of a pod that has its own name. In a pod on the host's network, whose containers share the host's name,
-// it is the host's file with the pod's aliases; host is that file then.
-func Hosts(pod *corev1.Pod, ips []string, name, domain string, host []byte) []byte {
+// it is the host's file with the pod's aliases; host is that file then. neighbours are lines of Neighbours.
+func Hosts(pod *corev1.Pod, ips []string, name, domain string, host []byte, neighbours []string) []byte {
 	var b bytes.Buffer
 	if pod.Spec.HostNetwork {
 		b.WriteString(hostHeader)
@@ -104,7 +104,106 @@ func Hosts(pod *corev1.Pod, ips []string, name, domain string, host []byte) []by
 			fmt.Fprintf(&b, "%s\t%s\n", a.IP, strings.Join(a.Hostnames, "\t"))
 		}
 	}
+	if len(neighbours) > 0 {
+		b.WriteString("\n# The pods of this subdomain.\n")
+		for _, line := range neighbours {
+			b.WriteString(line)
+			b.WriteByte('\n')
+		}
+	}
 	return b.Bytes()
+}
+
+// Neighbours returns the lines by which the pods of one domain find each other, as a cluster's DNS would have them: one for each
+// host, and one for the domain itself. domain is that of Name.
+func Neighbours(ips []string, domain string, hosts []string) []string {
+	var lines []string
+	suffixes := endings(domain)
+	add := func(prefix string) {
+		names := make([]string, len(suffixes))
+		for i, suffix := range suffixes {
+			names[i] = prefix + suffix
+		}
+		for _, ip := range ips {
+			lines = append(lines, ip+"\t"+strings.Join(names, "\t"))
+		}
+	}
+	add("")
+	for _, host := range hosts {
+		add(host + ".")
+	}
+	return lines
+}
+
+// endings returns the forms in which a domain may be asked for: in a cluster, the search list of a pod completes the short ones.
+func endings(domain string) []string {
+	parts := strings.SplitN(domain, ".", 4) // <subdomain>.<namespace>.svc.<cluster>
+	all := []string{domain}
+	for n := len(parts) - 1; n > 0; n-- {
+		all = append(all, strings.Join(parts[:n], "."))
+	}
+	return all
+}
+
+// Patch is what has to be written into a hosts file that processes may be reading: single bytes, and text at its end. Every
+// state between is a whole file.
+type Patch struct {
+	Bytes  map[int64]byte // by offset
+	Append []byte
+}
+
+// UpdateNeighbours returns what makes lines the ones that a hosts file has below those of Neighbours at domain. What is not wanted any
+// more becomes a comment, and a line again when it is.
+func UpdateNeighbours(text []byte, domain string, lines []string) Patch {
+	p := Patch{Bytes: map[int64]byte{}}
+	missing := map[string]bool{}
+	for _, line := range lines {
+		missing[line] = true
+	}
+	byRest := make(map[string]byte, len(lines)) // what follows the first byte, which a comment lacks
+	for _, line := range lines {
+		byRest[line[1:]] = line[0]
+	}
+	offset := int64(0)
+	for line := range strings.Lines(string(text)) {
+		bare := strings.TrimSuffix(line, "\n")
+		switch {
+		case missing[bare]:
+			delete(missing, bare)
+		case !isNeighbour(bare, domain):
+		case bare[0] != '#':
+			p.Bytes[offset] = '#'
+		case byRest[bare[1:]] != 0 && missing[string(byRest[bare[1:]])+bare[1:]]:
+			p.Bytes[offset] = byRest[bare[1:]]
+			delete(missing, string(byRest[bare[1:]])+bare[1:])
+		}
+		offset += int64(len(line))
+	}
+	for _, line := range lines {
+		if missing[line] {
+			p.Append = append(append(p.Append, line...), '\n')
+			delete(missing, line)
+		}
+	}
+	if len(p.Append) > 0 && len(text) > 0 && text[len(text)-1] != '\n' {
+		p.Append = append([]byte{'\n'}, p.Append...)
+	}
+	return p
+}
+
+// isNeighbour reports whether a line is one of Neighbours, or was.
+func isNeighbour(line, domain string) bool {
+	words := strings.Split(line, "\t")
+	forms := endings(domain)
+	if len(words) != len(forms)+1 || line == "" {
+		return false
+	}
+	for i, form := range forms {
+		if words[i+1] != form && !strings.HasSuffix(words[i+1], "."+form) {
+			return false
+		}
+	}
+	return true
 }
 
 // Resolv returns /etc/resolv.conf for a pod that wants another than the host's, which is in host. ok is false for a pod that

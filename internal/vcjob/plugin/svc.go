@@ -29,7 +29,7 @@ type svc struct {
 
 func newSvc(args []string, j *batch.Job) Plugin {
 	s := &svc{job: j, hostsAsEnv: true, configMap: j.Name + "-svc"}
-	flags(args, nil, map[string]*bool{
+	flags(args, map[string]any{
 		"publish-not-ready-addresses": &s.notReady, "disable-network-policy": &s.openToOthers, "inject-hosts-env": &s.hostsAsEnv,
 	})
 	return s

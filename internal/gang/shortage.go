@@ -36,7 +36,7 @@ func Shortage(need Amounts, nodes []Node, holders []Holder, scheduler string) st
 	var short []corev1.ResourceName
 	for _, name := range need.names() {
 		_, offered := total[name]
-		if need[name] <= total[name] || !offered && !known.Has(name) && !strings.Contains(string(name), "/") || strings.HasPrefix(string(name), corev1.DefaultResourceRequestsPrefix) {
+		if need[name] <= total[name] || !offered && !known.Has(name) && !strings.Contains(string(name), "/") || isQuota(name) {
 			continue
 		}
 		short = append(short, name)
@@ -67,6 +67,11 @@ func Shortage(need Amounts, nodes []Node, holders []Holder, scheduler string) st
 		text += " (the scheduler says: " + scheduler + ")"
 	}
 	return text
+}
+
+// isQuota reports whether a resource is one of quotas, which nodes do not have.
+func isQuota(name corev1.ResourceName) bool {
+	return strings.HasPrefix(string(name), corev1.DefaultResourceRequestsPrefix) || strings.HasPrefix(string(name), "limits.") || strings.HasPrefix(string(name), "count/")
 }
 
 // has says what is free of a resource.

@@ -88,6 +88,11 @@ func IsAdmitted(g *scheduling.PodGroup) bool {
 	return g.Status.Phase != "" && g.Status.Phase != scheduling.GroupPending
 }
 
+// IsPlaced reports whether as many pods of g were placed as must be placed at once.
+func IsPlaced(g *scheduling.PodGroup) bool {
+	return g.Status.Phase == scheduling.GroupRunning || g.Status.Phase == scheduling.GroupUnknown || g.Status.Phase == scheduling.GroupCompleted
+}
+
 // Members are the pods of a PodGroup. Those that are being deleted are not among them.
 type Members struct {
 	Waiting   int32 // have no node yet
@@ -124,6 +129,7 @@ func Status(g *scheduling.PodGroup, waits string, m Members, now time.Time) sche
 		setCondition(&s, scheduling.GroupUnschedulable, ReasonNotEnoughResources, waits, now)
 	case there > 0 && there >= g.Spec.MinMember && active == 0:
 		s.Phase = scheduling.GroupCompleted
+		clearUnschedulable(&s, now)
 	case there > 0 && there >= g.Spec.MinMember:
 		s.Phase = scheduling.GroupRunning
 		if m.Unplaceable == "" || g.Spec.MinMember > 0 {

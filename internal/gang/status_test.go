@@ -102,7 +102,7 @@ func TestShortage(t *testing.T) {
 		want    string
 	}{
 		"one node": {
-			Amounts{corev1.ResourceCPU: 3000, "requests.cpu": 3000, "pods": 3}, two, []Holder{{"ns/x", cpu(1)}, {"ns/y", cpu(2)}, {"ns/z", Amounts{"gpu": 1}}},
+			Amounts{corev1.ResourceCPU: 3000, "requests.cpu": 3000, "pods": 3, "count/pods": 3}, two, []Holder{{"ns/x", cpu(1)}, {"ns/y", cpu(2)}, {"ns/z", Amounts{"gpu": 1}}},
 			"needs 3 CPUs at once, the node has 2 free; waiting for ns/y and ns/x (the scheduler says: no)",
 		},
 		"several nodes": {
@@ -112,7 +112,7 @@ func TestShortage(t *testing.T) {
 		"a device that no node has": {
 			Amounts{"nvidia.com/gpu": 1}, two, nil, "needs 1 nvidia.com/gpu at once, the node has 0 free (the scheduler says: no)",
 		},
-		"enough in sum":            {cpu(2), two, nil, "no"},
+		"enough in sum":             {cpu(2), two, nil, "no"},
 		"no node takes pods at all": {cpu(2), nil, nil, "needs 2 CPUs at once, and no node takes pods (the scheduler says: no)"},
 	} {
 		t.Run(name, func(t *testing.T) {

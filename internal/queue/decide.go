@@ -72,10 +72,10 @@ type Plan struct {
 	// for more to change.
 	Status *scheduling.QueueStatus
 	Now    bool
-	// Commands are done with and are to be deleted, after everything above is stored.
-	Commands []*bus.Command
 	// Events are told once everything above is stored.
 	Events []Event
+	// Commands are done with and are to be deleted, last.
+	Commands []*bus.Command
 	// Because says why.
 	Because string
 }

@@ -36,7 +36,9 @@ func command(name, action string, second int) *bus.Command {
 }
 
 func TestDecide(t *testing.T) {
-	status := func(state scheduling.QueueState) *scheduling.QueueStatus { return &scheduling.QueueStatus{State: state} }
+	status := func(state scheduling.QueueState) *scheduling.QueueStatus {
+		return &scheduling.QueueStatus{State: state}
+	}
 	open, shut := command("o", OpenAction, 1), command("c", CloseAction, 2)
 	for name, tc := range map[string]struct {
 		o    Observed

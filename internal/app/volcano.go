@@ -77,6 +77,13 @@ func (c *Controllers) newVolcano(cfg config.Controllers, kube kubernetes.Interfa
 			return err
 		}
 	}
+	if cfg.Runs("podgroup") {
+		plain := controller.PlainPodConfig{Own: cfg.Gang == config.GangNone || native}
+		p, err := controller.NewPlainPodController(plain, kube, vc, c.informers, caches, clock.RealClock{}, c.log.With("controller", "podgroup"))
+		if err := add("podgroup", p, err); err != nil {
+			return err
+		}
+	}
 	if cfg.Runs("queue") {
 		p, err := controller.NewQueueController(vc, caches, recorder, clock.RealClock{}, c.log.With("controller", "queue"))
 		if err := add("queue", p, err); err != nil {

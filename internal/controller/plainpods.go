@@ -100,6 +100,7 @@ type PlainPodController struct {
 
 	synced []cache.InformerSynced
 	caches *VolcanoCaches
+	own    informers.SharedInformerFactory // of sets: nobody else follows them, and only where there are Volcano's kinds
 	queue  keyQueue // pods by "namespace/name"
 	empty  keyQueue // sets without pods by "kind/namespace/name"
 	ready  chan struct{}
@@ -110,7 +111,8 @@ func NewPlainPodController(cfg PlainPodConfig, kube kubernetes.Interface, vc *cl
 	p := newPlainPodController(cfg, plainClient{vcjobClient{kube, vc}}, c, log)
 	p.caches = caches
 	pods := factory.Core().V1().Pods().Informer()
-	replicaSets, statefulSets := factory.Apps().V1().ReplicaSets().Informer(), factory.Apps().V1().StatefulSets().Informer()
+	p.own = informers.NewSharedInformerFactory(kube, volcanoResync)
+	replicaSets, statefulSets := p.own.Apps().V1().ReplicaSets().Informer(), p.own.Apps().V1().StatefulSets().Informer()
 	p.pods = pods.GetIndexer()
 	p.sets = map[string]cache.Indexer{"ReplicaSet": replicaSets.GetIndexer(), "StatefulSet": statefulSets.GetIndexer()}
 	var slim slimmer
@@ -165,6 +167,8 @@ func (c *PlainPodController) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	c.caches.run(ctx, &running)
+	c.own.Start(ctx.Done())
+	defer c.own.Shutdown()
 	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
 		return ctx.Err()
 	}

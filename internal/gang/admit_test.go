@@ -308,3 +308,20 @@ func (a Amounts) limitedTo(limits Amounts) Amounts {
 	}
 	return some
 }
+
+// BenchmarkAdmitWhileTenThousandWait is one pass over a full queue.
+func BenchmarkAdmitWhileTenThousandWait(b *testing.B) {
+	queues := []Queue{{Name: "root"}, {Name: "q", Parent: "root", Capability: Amounts{corev1.ResourceCPU: 100_000, corev1.ResourceMemory: 1 << 40}}}
+	groups := make([]Group, 10_000)
+	for i := range groups {
+		groups[i] = group(fmt.Sprint("g", i), i, 4)
+		if i < 25 {
+			admitted(&groups[i])
+		}
+	}
+	for b.Loop() {
+		if n := len(Admit(queues, groups)); n != 9975 {
+			b.Fatalf("%d verdicts", n)
+		}
+	}
+}

@@ -72,8 +72,12 @@ func node(_ context.Context, env *standalone.Env) (standalone.Part, error) {
 }
 
 func (b *builder) controllers(_ context.Context, env *standalone.Env) (standalone.Part, error) {
+	gang := config.GangNative // the gate is on unless somebody has switched it off
+	if on, said := env.FeatureGates[config.GateGenericWorkload]; said && !on {
+		gang = config.GangNone
+	}
 	cfg := config.Controllers{
-		Manage: config.ManageAll, Enabled: env.Controllers, Gang: config.GangNone, Groups: env.FeatureGates[config.GateWorkloadWithJob],
+		Manage: config.ManageAll, Enabled: env.Controllers, Gang: gang, Groups: env.FeatureGates[config.GateWorkloadWithJob],
 	}
 	cfg.InstallKinds = cfg.Runs("vcjob")
 	c, err := app.NewControllers(cfg, env.ClientConfig(controlplane.ControllersUser), env.Log)

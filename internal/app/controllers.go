@@ -94,7 +94,7 @@ func NewControllers(cfg config.Controllers, rc *rest.Config, log *slog.Logger) (
 		}
 		c.add("cronjob", p)
 	}
-	if cfg.Runs("vcjob") {
+	if cfg.Runs("vcjob") || cfg.Runs("queue") || cfg.Runs("podgroup") {
 		if err := c.newVolcano(cfg, client, rc); err != nil {
 			return nil, err
 		}

@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -37,21 +39,57 @@ const (
 	kindsPause = 20 * time.Millisecond
 )
 
-// newVolcano adds the controller of Volcano's Jobs.
+// newVolcano adds the controllers of Volcano's kinds.
 func (c *Controllers) newVolcano(cfg config.Controllers, kube kubernetes.Interface, rc *rest.Config) error {
 	vc, err := client.New(controllerConfig(cfg, rc))
 	if err != nil {
 		return err
 	}
-	jobs := controller.VCJobConfig{Workers: cfg.VCJobWorkers}
-	jobs.Options.AdmitAtOnce = cfg.Gang == config.GangNone
-	recorder := c.events.NewRecorder(volcano.NewScheme(), corev1.EventSource{Component: "vc-controller-manager"})
-	log := c.log.With("controller", "vcjob")
-	p, err := controller.NewVCJobController(jobs, kube, vc, c.informers, recorder, clock.RealClock{}, log)
+	caches, err := controller.NewVolcanoCaches(vc)
 	if err != nil {
 		return err
 	}
-	c.add("vcjob", &volcanoPart{kube: kube, vc: vc, part: p, install: cfg.InstallKinds, log: log, ready: make(chan struct{}), served: make(chan struct{})})
+	native := cfg.Gang == config.GangNative
+	recorder := c.events.NewRecorder(volcano.NewScheme(), corev1.EventSource{Component: "vc-controller-manager"})
+	installs := cfg.InstallKinds
+	add := func(name string, p part, err error) error {
+		if err != nil {
+			return err
+		}
+		c.add(name, &volcanoPart{
+			kube: kube, vc: vc, part: p, install: installs, coming: cfg.InstallKinds, native: native, queues: installs || name == "gang",
+			log: c.log.With("controller", name), ready: make(chan struct{}), served: make(chan struct{}),
+		})
+		installs = false // one does for all
+		return nil
+	}
+	if cfg.Runs("vcjob") {
+		jobs := controller.VCJobConfig{Workers: cfg.VCJobWorkers}
+		jobs.Options.Own, jobs.Options.Native = cfg.Gang == config.GangNone || native, native
+		p, err := controller.NewVCJobController(jobs, kube, vc, c.informers, caches, recorder, clock.RealClock{}, c.log.With("controller", "vcjob"))
+		if err := add("vcjob", p, err); err != nil {
+			return err
+		}
+	}
+	if cfg.Gang == config.GangNone || native {
+		p, err := controller.NewGangController(native, vc, c.informers, caches, clock.RealClock{}, c.log.With("controller", "gang"))
+		if err := add("gang", p, err); err != nil {
+			return err
+		}
+	}
+	if cfg.Runs("podgroup") {
+		plain := controller.PlainPodConfig{Own: cfg.Gang == config.GangNone || native}
+		p, err := controller.NewPlainPodController(plain, kube, vc, c.informers, caches, clock.RealClock{}, c.log.With("controller", "podgroup"))
+		if err := add("podgroup", p, err); err != nil {
+			return err
+		}
+	}
+	if cfg.Runs("queue") {
+		p, err := controller.NewQueueController(vc, caches, recorder, clock.RealClock{}, c.log.With("controller", "queue"))
+		if err := add("queue", p, err); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -63,6 +101,20 @@ func (c *Controllers) VolcanoServed() <-chan struct{} {
 	return nil
 }
 
+// nativeGangs returns an error where the API server has no PodGroups of its own.
+func nativeGangs(kube kubernetes.Interface) error {
+	version := schedulingv1beta1.SchemeGroupVersion.String()
+	kinds, err := kube.Discovery().ServerResourcesForGroupVersion(version)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("asking the API server for the kinds of %s: %w", version, err)
+	}
+	if err == nil && slices.ContainsFunc(kinds.APIResources, func(r metav1.APIResource) bool { return r.Name == "podgroups" }) {
+		return nil
+	}
+	return fmt.Errorf("--gang=native needs PodGroups of %s, which this cluster does not have: switch the gate GenericWorkload on in "+
+		"kube-apiserver and kube-scheduler, and that API version with --runtime-config; or use --gang=volcano with a scheduler of Volcano, or --gang=none", version)
+}
+
 // volcanoPart runs a part that needs Volcano's kinds. It installs them first, or waits for somebody to do so.
 type volcanoPart struct {
 	kube    kubernetes.Interface
@@ -70,6 +122,8 @@ type volcanoPart struct {
 	part    part
 	install bool // installs the kinds
 	coming  bool // somebody else of this process does
+	native  bool // it needs PodGroups of Kubernetes as well
+	queues  bool // makes the queues root and default
 	log     *slog.Logger
 	ready   chan struct{}
 	served  chan struct{}
@@ -86,6 +140,11 @@ func (v *volcanoPart) setReady() { v.once.Do(func() { close(v.ready) }) }
 
 // Run works until ctx ends.
 func (v *volcanoPart) Run(ctx context.Context) error {
+	if v.native {
+		if err := nativeGangs(v.kube); err != nil {
+			return err
+		}
+	}
 	if (v.install || v.coming) && !kindsServed(ctx, v.vc) {
 		v.setReady() // a new plane is of use before it has them; its API server lets those wait who need them
 	}
@@ -97,7 +156,7 @@ func (v *volcanoPart) Run(ctx context.Context) error {
 	if !v.awaitKinds(ctx) {
 		return nil
 	}
-	if v.install {
+	if v.queues {
 		if err := installQueues(ctx, v.vc); err != nil {
 			return err
 		}

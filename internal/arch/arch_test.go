@@ -24,8 +24,8 @@ const module = "github.com/drover-dev/drover/"
 // layers are the packages of the project, those that may be imported by more first. A package may import what stands in its
 // own group's lines above; packages of one line do not import each other unless one is below the other.
 var layers = [][]string{
-	{"internal/indexset", "internal/backoff", "internal/podstate", "internal/schedule", "internal/atomicfile", "internal/eventqueue", "internal/volcano", "deploy"},
-	{"internal/job", "internal/cronjob", "internal/vcjob", "internal/config"},
+	{"internal/indexset", "internal/backoff", "internal/podstate", "internal/schedule", "internal/atomicfile", "internal/eventqueue", "internal/volcano", "internal/gang", "deploy"},
+	{"internal/job", "internal/cronjob", "internal/vcjob", "internal/queue", "internal/config"},
 	{"internal/simulate"},
 	{"internal/controller", "internal/admission", "internal/node", "internal/web"},
 	{"internal/app", "internal/standalone"},
@@ -35,7 +35,7 @@ var layers = [][]string{
 }
 
 // pure packages are data in, plan out.
-var pure = []string{"internal/indexset", "internal/backoff", "internal/podstate", "internal/schedule", "internal/job", "internal/cronjob", "internal/vcjob"}
+var pure = []string{"internal/indexset", "internal/backoff", "internal/podstate", "internal/schedule", "internal/job", "internal/cronjob", "internal/vcjob", "internal/gang", "internal/queue"}
 
 // leaves are the packages of k8s.io/kubernetes that compile in seconds; all others belong to the control plane.
 var leaves = []string{

@@ -25,8 +25,11 @@ const (
 // MarkedManager is the value of spec.managedBy that means Drover where another Job controller works in the same cluster.
 const MarkedManager = "drover.dev/job-controller"
 
-// GateWorkloadWithJob is the feature gate of Kubernetes that Controllers.Groups stands for.
-const GateWorkloadWithJob = "WorkloadWithJob"
+// Feature gates of Kubernetes.
+const (
+	GateWorkloadWithJob = "WorkloadWithJob" // that Controllers.Groups stands for
+	GateGenericWorkload = "GenericWorkload" // without which there is no GangNative
+)
 
 // WebhooksName is the name of the webhook configurations for Volcano's kinds.
 const WebhooksName = "drover-volcano"
@@ -43,7 +46,10 @@ func (c *Controllers) SetGates(gates map[string]bool) error {
 }
 
 // ControllerNames are the controllers that can be switched on and off, in the order in which they start.
-var ControllerNames = []string{"job", "cronjob", "vcjob"}
+var ControllerNames = []string{"job", "cronjob", "vcjob", "queue", "podgroup"}
+
+// volcanoNames are those of them that work with Volcano's kinds, whose objects no mark tells apart.
+var volcanoNames = []string{"vcjob", "queue", "podgroup"}
 
 // Controllers configures the controllers, wherever they run.
 type Controllers struct {
@@ -75,7 +81,10 @@ type Gang string
 const (
 	// GangVolcano leaves it to a scheduler of Volcano.
 	GangVolcano Gang = "volcano"
-	// GangNone admits every PodGroup at once; its pods are scheduled one by one.
+	// GangNative admits PodGroups to their queues, and has kube-scheduler place pods together that belong together, by its own
+	// PodGroups (scheduling.k8s.io/v1beta1, gate GenericWorkload).
+	GangNative Gang = "native"
+	// GangNone admits PodGroups as well, and pods are placed one by one.
 	GangNone Gang = "none"
 )
 
@@ -104,8 +113,8 @@ func (c Controllers) Validate() error {
 			errs = append(errs, fmt.Errorf("--controllers: %q is not known; known are %s", bare, strings.Join(ControllerNames, ", ")))
 		}
 	}
-	if c.Gang != "" && c.Gang != GangVolcano && c.Gang != GangNone {
-		errs = append(errs, fmt.Errorf("--gang: %q is not known; use %q or %q", c.Gang, GangVolcano, GangNone))
+	if c.Gang != "" && c.Gang != GangVolcano && c.Gang != GangNative && c.Gang != GangNone {
+		errs = append(errs, fmt.Errorf("--gang: %q is not known; use %q, %q or %q", c.Gang, GangVolcano, GangNative, GangNone))
 	}
 	if c.VCJobWorkers < 0 {
 		errs = append(errs, fmt.Errorf("--concurrent-vcjob-syncs: %d is negative", c.VCJobWorkers))
@@ -127,13 +136,14 @@ func (c Controllers) Validate() error {
 
 // Runs reports whether the controller of that name is switched on.
 func (c Controllers) Runs(name string) bool {
+	volcano := slices.Contains(volcanoNames, name)
 	if len(c.Enabled) == 0 {
-		return name != "vcjob" || c.Manage != ManageMarked
+		return !volcano || c.Manage != ManageMarked
 	}
 	if slices.Contains(c.Enabled, "-"+name) || slices.Contains(c.Enabled, "-*") && !slices.Contains(c.Enabled, name) {
 		return false
 	}
-	if name == "vcjob" && c.Manage == ManageMarked {
+	if volcano && c.Manage == ManageMarked {
 		return slices.Contains(c.Enabled, name) // no mark tells them apart: only where somebody asks for it
 	}
 	return slices.Contains(c.Enabled, name) || slices.Contains(c.Enabled, "*")

@@ -13,11 +13,15 @@ import (
 	"github.com/drover-dev/drover/internal/job"
 	"github.com/drover-dev/drover/internal/podstate"
 	"github.com/drover-dev/drover/internal/vcjob"
+	"github.com/drover-dev/drover/internal/volcano/batch"
 )
 
 // slimmer cuts objects down to what controllers look at before they go into a cache, so that the caches of a large cluster
 // stay small. Its methods are cache.TransformFuncs: they change the object they are given, and pass other kinds through.
-type slimmer struct{ texts texts }
+type slimmer struct {
+	texts    texts
+	requests requests
+}
 
 // pod keeps of a pod whose it is, how it is doing and how it ended.
 func (s *slimmer) pod(obj any) (any, error) {
@@ -27,16 +31,19 @@ func (s *slimmer) pod(obj any) (any, error) {
 	}
 	s.meta(&p.ObjectMeta)
 	p.TypeMeta = metav1.TypeMeta{}
+	spec := s.place(p)
 	if owner := metav1.GetControllerOfNoCopy(p); owner != nil && owner.Kind != "Job" {
-		p.Labels, p.Annotations, p.Finalizers = nil, nil, nil // somebody else's: only whose it is matters
-		p.Spec, p.Status = corev1.PodSpec{}, corev1.PodStatus{}
+		p.Labels, p.Finalizers = nil, nil // somebody else's: only whose it is matters, and where it is
+		p.Annotations = s.groupAnnotation(p.Annotations)
+		p.Spec, p.Status = spec, corev1.PodStatus{Phase: p.Status.Phase, Conditions: s.unplaced(p.Status.Conditions)}
 		return p, nil
 	}
 	if vcjob.IsOwner(metav1.GetControllerOfNoCopy(p)) {
-		return s.vcPod(p), nil
+		return s.vcPod(p, spec), nil
 	}
 	p.Annotations = s.jobAnnotations(p.Annotations)
-	p.Spec = corev1.PodSpec{NodeName: s.texts.one(p.Spec.NodeName), InitContainers: s.sidecars(p.Spec.InitContainers)}
+	spec.InitContainers = s.sidecars(p.Spec.InitContainers)
+	p.Spec = spec
 	over := podstate.IsFinished(p) && !job.IsTracked(p)
 	p.Status = corev1.PodStatus{
 		Phase:                 p.Status.Phase,
@@ -82,7 +89,7 @@ func (s *slimmer) meta(m *metav1.ObjectMeta) {
 func (s *slimmer) jobAnnotations(m map[string]string) map[string]string {
 	var kept map[string]string
 	for _, key := range [...]string{
-		batchv1.JobCompletionIndexAnnotation, batchv1.JobIndexFailureCountAnnotation, batchv1.JobIndexIgnoredFailureCountAnnotation,
+		batchv1.JobCompletionIndexAnnotation, batchv1.JobIndexFailureCountAnnotation, batchv1.JobIndexIgnoredFailureCountAnnotation, batch.GroupNameKey,
 	} {
 		if v, ok := m[key]; ok {
 			if kept == nil {

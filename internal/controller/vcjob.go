@@ -21,7 +21,6 @@ import (
 	"github.com/drover-dev/drover/internal/volcano/batch"
 	"github.com/drover-dev/drover/internal/volcano/bus"
 	"github.com/drover-dev/drover/internal/volcano/client"
-	"github.com/drover-dev/drover/internal/volcano/scheduling"
 )
 
 // VCJobConfig says how a VCJobController works. The zero value of each field means its default.
@@ -95,8 +94,9 @@ type VCJobController struct {
 	commands   cache.Indexer // with commandIndexers
 	queues     cache.Indexer // by name
 	priorities cache.Indexer // by name
+	natives    cache.Indexer // PodGroups of Kubernetes by namespace and name; nil: there are none
 	synced     []cache.InformerSynced
-	informers  []cache.SharedIndexInformer // that this controller runs itself
+	caches     *VolcanoCaches
 
 	queue   keyQueue
 	expired keyQueue
@@ -104,12 +104,9 @@ type VCJobController struct {
 	ready   chan struct{}
 }
 
-// vcjobResync is how often caches of Volcano's kinds tell everything again. Nothing depends on it.
-const vcjobResync = 12 * time.Hour
-
-// NewVCJobController returns a controller that follows pods and priority classes through factory and Volcano's kinds through vc,
+// NewVCJobController returns a controller that follows pods and priority classes through factory and Volcano's kinds through caches,
 // and writes through both clients. It starts nothing; the factory must be started by the caller.
-func NewVCJobController(cfg VCJobConfig, kube kubernetes.Interface, vc *client.Client, factory informers.SharedInformerFactory, events eventSink, c clock.WithTicker, log *slog.Logger) (*VCJobController, error) {
+func NewVCJobController(cfg VCJobConfig, kube kubernetes.Interface, vc *client.Client, factory informers.SharedInformerFactory, caches *VolcanoCaches, events eventSink, c clock.WithTicker, log *slog.Logger) (*VCJobController, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("configuring the controller of Volcano's Jobs: %w", err)
 	}
@@ -122,15 +119,17 @@ func NewVCJobController(cfg VCJobConfig, kube kubernetes.Interface, vc *client.C
 		}
 	}
 	var slim slimmer
-	jobs := client.NewInformer(vc.Jobs(""), &batch.Job{}, vcjobResync, cache.Indexers{})
-	groups := client.NewInformer(vc.PodGroups(""), &scheduling.PodGroup{}, vcjobResync, cache.Indexers{})
-	commands := client.NewInformer(vc.Commands(""), &bus.Command{}, vcjobResync, commandIndexers)
-	queues := client.NewInformer(vc.Queues(), &scheduling.Queue{}, vcjobResync, cache.Indexers{})
+	jobs, groups, commands, queues := caches.jobs, caches.groups, caches.commands, caches.queues
 	priorities := factory.Scheduling().V1().PriorityClasses().Informer()
-	vj.informers = []cache.SharedIndexInformer{jobs, groups, commands, queues}
+	vj.caches = caches
+	if cfg.Options.Native {
+		natives := factory.Scheduling().V1beta1().PodGroups().Informer()
+		vj.natives = natives.GetIndexer()
+		vj.synced = append(vj.synced, natives.HasSynced)
+	}
 	vj.jobs, vj.pods, vj.groups, vj.commands = jobs.GetIndexer(), pods.GetIndexer(), groups.GetIndexer(), commands.GetIndexer()
 	vj.queues, vj.priorities = queues.GetIndexer(), priorities.GetIndexer()
-	errs := []error{pods.SetTransform(slim.pod), jobs.SetTransform(slim.vcjob), groups.SetTransform(slim.unmanaged), queues.SetTransform(slim.unmanaged)}
+	errs := []error{pods.SetTransform(slim.pod)}
 	watch := func(informer cache.SharedIndexInformer, handler cache.ResourceEventHandler) {
 		registration, err := informer.AddEventHandler(handler)
 		if err == nil {
@@ -142,7 +141,7 @@ func NewVCJobController(cfg VCJobConfig, kube kubernetes.Interface, vc *client.C
 	watch(pods, handlerOf(vj.podAdded, vj.podUpdated, vj.podDeleted))
 	watch(groups, handlerOf(vj.groupChanged, vj.groupUpdated, vj.groupChanged))
 	watch(commands, handlerOf(vj.commandAdded, func(_, c *bus.Command) { vj.commandAdded(c) }, vj.commandAdded))
-	watch(queues, handlerOf(vj.queueChanged, func(_, q *scheduling.Queue) { vj.queueChanged(q) }, vj.queueChanged))
+	watch(queues, handlerOf(vj.queueChanged, vj.queueUpdated, vj.queueChanged))
 	watch(priorities, handlerOf(func(*schedulingv1.PriorityClass) {}, func(_, _ *schedulingv1.PriorityClass) {}, func(*schedulingv1.PriorityClass) {}))
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("watching for the controller of Volcano's Jobs: %w", err)
@@ -174,9 +173,7 @@ func (c *VCJobController) Run(ctx context.Context) error {
 	defer c.log.Info("Controller of Volcano's Jobs stopped")
 	var running sync.WaitGroup
 	defer running.Wait()
-	for _, informer := range c.informers {
-		running.Go(func() { informer.RunWithContext(ctx) })
-	}
+	c.caches.run(ctx, &running)
 	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
 		return ctx.Err()
 	}
@@ -204,25 +201,4 @@ func (c *VCJobController) cachedJob(key string) (*batch.Job, error) {
 		return nil, err
 	}
 	return o.(*batch.Job), nil
-}
-
-// commandsFor is an index over Commands by "namespace/name" of the Job that they name.
-const commandsFor = "job"
-
-var commandIndexers = cache.Indexers{
-	commandsFor: func(o any) ([]string, error) {
-		if key := commandTarget(o.(*bus.Command)); key != "" {
-			return []string{key}, nil
-		}
-		return nil, nil
-	},
-}
-
-// commandTarget returns "namespace/name" of the Job that c names; "": it names none.
-func commandTarget(c *bus.Command) string {
-	t := c.TargetObject
-	if t == nil || t.Kind != "Job" || t.APIVersion != batch.GroupVersion.String() {
-		return ""
-	}
-	return c.Namespace + "/" + t.Name
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -222,7 +223,7 @@ func onlyWords(a, b *batch.JobStatus) bool {
 
 // make makes what a plan wants made. It reports whether there was anything.
 func (s *vcjobSync) make(ctx context.Context, o vcjob.Observed, plan vcjob.Plan) (bool, error) {
-	wanted := plan.Prepare || plan.Group != nil && !plan.GroupSoon || len(plan.Create) > 0
+	wanted := plan.Prepare || plan.Group != nil || plan.Native != nil || len(plan.Create) > 0
 	if wait := s.state.retryAt.Sub(o.Now); wanted && wait > 0 {
 		s.wake(wait) // it was refused a moment ago
 		return false, nil
@@ -235,11 +236,17 @@ func (s *vcjobSync) make(ctx context.Context, o vcjob.Observed, plan vcjob.Plan)
 		did = true
 	}
 	if plan.Group != nil {
-		wrote, err := s.writeGroup(ctx, o, plan)
+		wrote, err := s.writeGroup(ctx, plan)
 		if err != nil {
 			return did, s.refused(vcjob.ReasonPodGroupError, err)
 		}
 		did = did || wrote
+	}
+	if plan.Native != nil {
+		if err := s.writeNative(ctx, plan.Native); err != nil {
+			return did, s.refused(vcjob.ReasonPodGroupError, err)
+		}
+		did = true
 	}
 	if len(plan.Create) > 0 {
 		if !s.sure { // somebody may have deleted what these pods need
@@ -474,11 +481,11 @@ func (s *vcjobSync) dropObjects(ctx context.Context) error {
 	return nil
 }
 
-// groupDelay is how long the numbers of a PodGroup may be behind.
+// groupDelay is how long a PodGroup that others have changed is left alone.
 const groupDelay = time.Second
 
 // writeGroup makes or updates the PodGroup. It reports whether it has.
-func (s *vcjobSync) writeGroup(ctx context.Context, o vcjob.Observed, plan vcjob.Plan) (bool, error) {
+func (s *vcjobSync) writeGroup(ctx context.Context, plan vcjob.Plan) (bool, error) {
 	g := plan.Group
 	if g.ResourceVersion == "" {
 		made, err := s.c.api.CreateGroup(ctx, g)
@@ -495,15 +502,6 @@ func (s *vcjobSync) writeGroup(ctx context.Context, o vcjob.Observed, plan vcjob
 		s.state.setGroupMade(made.ResourceVersion)
 		return true, nil
 	}
-	if plan.GroupSoon {
-		if s.state.groupDirty.IsZero() {
-			s.state.groupDirty = o.Now
-		}
-		if wait := s.state.groupDirty.Add(groupDelay).Sub(o.Now); wait > 0 {
-			s.wake(wait)
-			return false, nil
-		}
-	}
 	stored, err := s.c.api.UpdateGroup(ctx, g)
 	if isGone(err) { // somebody has changed it: the watch will tell
 		s.wake(groupDelay)
@@ -512,8 +510,33 @@ func (s *vcjobSync) writeGroup(ctx context.Context, o vcjob.Observed, plan vcjob
 	if err != nil {
 		return false, fmt.Errorf("updating PodGroup %q: %w", g.Name, err)
 	}
-	s.state.group, s.state.groupDirty = stored, time.Time{}
+	s.state.group = stored
 	return true, nil
+}
+
+// writeNative makes the PodGroup of Kubernetes, or tells it how many pods must be placed at once.
+func (s *vcjobSync) writeNative(ctx context.Context, g *schedulingv1beta1.PodGroup) error {
+	if g.ResourceVersion != "" {
+		stored, err := s.c.api.ResizeNative(ctx, g)
+		if isGone(err) { // somebody has changed it: the watch will tell
+			s.wake(groupDelay)
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("resizing the PodGroup %q of Kubernetes: %w", g.Name, err)
+		}
+		s.state.native = stored
+		return nil
+	}
+	made, err := s.c.api.CreateNative(ctx, g)
+	if apierrors.IsAlreadyExists(err) {
+		made, err = s.c.api.Native(ctx, g.Namespace, g.Name)
+	}
+	if err != nil {
+		return fmt.Errorf("creating the PodGroup %q of Kubernetes: %w", g.Name, err)
+	}
+	s.state.native = made
+	return nil
 }
 
 // create makes pods, slowly at first: where one cannot be made the others are not tried.

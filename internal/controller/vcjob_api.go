@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -45,6 +46,12 @@ type vcjobAPI interface {
 	CreateGroup(ctx context.Context, g *scheduling.PodGroup) (*scheduling.PodGroup, error)
 	UpdateGroup(ctx context.Context, g *scheduling.PodGroup) (*scheduling.PodGroup, error)
 	DeleteGroup(ctx context.Context, g *scheduling.PodGroup) error
+
+	// Native, CreateNative and ResizeNative are for the PodGroups of Kubernetes. ResizeNative writes minCount, provided that the
+	// stored one has g's resource version.
+	Native(ctx context.Context, namespace, name string) (*schedulingv1beta1.PodGroup, error)
+	CreateNative(ctx context.Context, g *schedulingv1beta1.PodGroup) (*schedulingv1beta1.PodGroup, error)
+	ResizeNative(ctx context.Context, g *schedulingv1beta1.PodGroup) (*schedulingv1beta1.PodGroup, error)
 
 	// Get, Create, Update and Delete are for the objects beside the pods: claims, ConfigMaps, Services, Secrets and NetworkPolicies.
 	Get(ctx context.Context, like metav1.Object) (metav1.Object, error)
@@ -129,6 +136,22 @@ func (c vcjobClient) UpdateGroup(ctx context.Context, g *scheduling.PodGroup) (*
 
 func (c vcjobClient) DeleteGroup(ctx context.Context, g *scheduling.PodGroup) error {
 	return c.vc.PodGroups(g.Namespace).Delete(ctx, g.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &g.UID}})
+}
+
+func (c vcjobClient) Native(ctx context.Context, namespace, name string) (*schedulingv1beta1.PodGroup, error) {
+	return c.kube.SchedulingV1beta1().PodGroups(namespace).Get(ctx, name, metav1.GetOptions{})
+}
+
+func (c vcjobClient) CreateNative(ctx context.Context, g *schedulingv1beta1.PodGroup) (*schedulingv1beta1.PodGroup, error) {
+	return c.kube.SchedulingV1beta1().PodGroups(g.Namespace).Create(ctx, g, metav1.CreateOptions{})
+}
+
+func (c vcjobClient) ResizeNative(ctx context.Context, g *schedulingv1beta1.PodGroup) (*schedulingv1beta1.PodGroup, error) {
+	patch, err := patchOf(g, map[string]any{"schedulingPolicy": g.Spec.SchedulingPolicy})
+	if err != nil {
+		return nil, fmt.Errorf("writing the size of PodGroup %q: %w", g.Name, err)
+	}
+	return c.kube.SchedulingV1beta1().PodGroups(g.Namespace).Patch(ctx, g.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 }
 
 // The objects beside the pods are of few kinds, each with a client of its own type.

@@ -3,12 +3,15 @@
 package controller
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/drover-dev/drover/internal/gang"
 	"github.com/drover-dev/drover/internal/podstate"
+	"github.com/drover-dev/drover/internal/queue"
 	"github.com/drover-dev/drover/internal/vcjob"
 	"github.com/drover-dev/drover/internal/volcano/batch"
 	"github.com/drover-dev/drover/internal/volcano/bus"
@@ -138,9 +141,16 @@ func (c *VCJobController) groupUpdated(before, after *scheduling.PodGroup) {
 		c.queue.Add(key)
 		return
 	}
-	if len(before.Status.Conditions) != len(after.Status.Conditions) || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) || before.Generation != after.Generation {
+	if !sameConditions(before.Status.Conditions, after.Status.Conditions) || before.Annotations[gang.GrantedKey] != after.Annotations[gang.GrantedKey] || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) || before.Generation != after.Generation {
 		c.queue.Add(key)
 	}
+}
+
+// sameConditions reports whether two lists of conditions say the same.
+func sameConditions(a, b []scheduling.PodGroupCondition) bool {
+	return slices.EqualFunc(a, b, func(a, b scheduling.PodGroupCondition) bool {
+		return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason && a.Message == b.Message
+	})
 }
 
 func (c *VCJobController) commandAdded(cmd *bus.Command) {
@@ -149,11 +159,18 @@ func (c *VCJobController) commandAdded(cmd *bus.Command) {
 	}
 }
 
-// queueChanged wakes the Jobs that wait for a queue.
+// queueChanged wakes the Jobs that wait for a queue, and those that may wait for it from now on.
 func (c *VCJobController) queueChanged(q *scheduling.Queue) {
 	for _, o := range c.jobs.List() {
-		if j := o.(*batch.Job); j.Spec.Queue == q.Name && j.Status.State.Reason == "QueueNotFound" {
+		if j := o.(*batch.Job); j.Spec.Queue == q.Name && (j.Status.State.Reason == "QueueNotFound" || j.Status.State.Phase == batch.Pending && j.Status.Pending == 0) {
 			c.queue.Add(keyOf(j))
 		}
+	}
+}
+
+// queueUpdated does so when a queue opens or closes.
+func (c *VCJobController) queueUpdated(before, after *scheduling.Queue) {
+	if queue.TakesJobs(before) != queue.TakesJobs(after) {
+		c.queueChanged(after)
 	}
 }

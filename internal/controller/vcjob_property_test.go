@@ -54,7 +54,8 @@ func newVCStorm(t *testing.T, seed uint64) *vcStorm {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 77))
 	cfg := VCJobConfig{}
-	cfg.Options.AdmitAtOnce = rng.IntN(4) == 0
+	cfg.Options.Own = rng.IntN(3) == 0
+	cfg.Options.Native = cfg.Options.Own && rng.IntN(2) == 0
 	s := &vcStorm{t: t, rng: rng, w: newVCWorld(t, cfg), faults: []float64{0, 0.02, 0.2}[rng.IntN(3)]}
 	s.w.cluster.Fault = s.fault
 	s.w.submit(s.randomJob())

@@ -11,9 +11,9 @@ import (
 )
 
 // vcPod keeps of a pod of Volcano's Jobs what decides about it: whose it is, how it is doing, how its containers ended.
-func (s *slimmer) vcPod(p *corev1.Pod) *corev1.Pod {
+func (s *slimmer) vcPod(p *corev1.Pod, spec corev1.PodSpec) *corev1.Pod {
 	var kept map[string]string
-	for _, key := range [...]string{batch.VersionKey, batch.OutOfSyncKey, vcjob.RestartKey, vcjob.EvictedKey} {
+	for _, key := range [...]string{batch.VersionKey, batch.OutOfSyncKey, vcjob.RestartKey, vcjob.EvictedKey, batch.GroupNameKey} {
 		if v, ok := p.Annotations[key]; ok {
 			if kept == nil {
 				kept = make(map[string]string, 1)
@@ -22,10 +22,15 @@ func (s *slimmer) vcPod(p *corev1.Pod) *corev1.Pod {
 		}
 	}
 	p.Annotations = kept
-	p.Spec = corev1.PodSpec{NodeName: s.texts.one(p.Spec.NodeName), InitContainers: s.sidecars(p.Spec.InitContainers)}
+	spec.InitContainers = s.sidecars(p.Spec.InitContainers)
+	p.Spec = spec
+	unplaced := s.unplaced(p.Status.Conditions)
+	if unplaced == nil {
+		unplaced = s.conditions(p.Status.Conditions, false)
+	}
 	p.Status = corev1.PodStatus{
 		Phase:                 p.Status.Phase,
-		Conditions:            s.conditions(p.Status.Conditions, false),
+		Conditions:            unplaced,
 		ContainerStatuses:     s.vcStatuses(p.Status.ContainerStatuses),
 		InitContainerStatuses: s.vcStatuses(p.Status.InitContainerStatuses),
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -43,8 +44,9 @@ type vcjobState struct {
 	taken      map[string]string // names that other pods have, with the version of which that is known
 
 	group     *scheduling.PodGroup // as we have written it last
-	groupGone uid                  // that we have deleted
-	handled   map[uid]bool         // Commands that we have deleted
+	native    *schedulingv1beta1.PodGroup
+	groupGone uid          // that we have deleted
+	handled   map[uid]bool // Commands that we have deleted
 
 	prepared   string // for which claims and objects were made
 	dropped    bool   // the plugins' objects are gone
@@ -55,7 +57,6 @@ type vcjobState struct {
 
 	lastWrite  time.Time       // of the status
 	dirtySince time.Time       // since when the stored status says less than it should; zero: it says all
-	groupDirty time.Time       // the same for the PodGroup
 	told       map[string]bool // delayed actions and waits that were told of
 }
 

@@ -12,11 +12,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/drover-dev/drover/internal/gang"
+	"github.com/drover-dev/drover/internal/queue"
 	"github.com/drover-dev/drover/internal/vcjob"
 	"github.com/drover-dev/drover/internal/volcano/batch"
 	"github.com/drover-dev/drover/internal/volcano/scheduling"
@@ -229,14 +232,18 @@ func (s *vcjobSync) observe() (vcjob.Observed, error) {
 		}
 	}
 	o := vcjob.Observed{
-		Job: s.job, Pods: pods, Gone: gone, Group: s.group(), GroupUnknownSince: unknownSince, Commands: s.state.commandsLeft(commands),
+		Job: s.job, Pods: pods, Gone: gone, Group: s.group(), Native: s.native(), GroupUnknownSince: unknownSince, Commands: s.state.commandsLeft(commands),
 		Prepared: s.state.prepared == s.wantedFor(), Dropped: s.state.dropped, Taken: s.state.takenNames(),
 		Refusal: s.state.refusal, RefusedFor: s.state.refusedFor, Priorities: s.priorities(), Now: now, Options: c.cfg.Options,
 	}
 	if name := s.job.Spec.Queue; name != "" {
 		found, exists, err := c.queues.GetByKey(name)
 		o.QueueMissing = err == nil && !exists
-		o.Forward = exists && len(found.(*scheduling.Queue).Spec.ExtendClusters) > 0
+		if exists {
+			q := found.(*scheduling.Queue)
+			o.Forward, o.QueueClosed = len(q.Spec.ExtendClusters) > 0, !queue.TakesJobs(q)
+			o.QueueFree = c.cfg.Options.Own && !gang.IsLimited(name, c.findQueue)
+		}
 	}
 	s.state.mu.Lock()
 	s.state.lastSync, s.state.pods = now, len(pods)
@@ -312,6 +319,43 @@ func (s *vcjobSync) group() *scheduling.PodGroup {
 		}
 	}
 	return own
+}
+
+// native returns the PodGroup of Kubernetes for this round, as the cache and our own writes have it; nil: there is none.
+func (s *vcjobSync) native() *schedulingv1beta1.PodGroup {
+	if s.c.natives == nil {
+		return nil
+	}
+	name, own := vcjob.NativeName(s.job), s.state.native
+	if own != nil && own.Name != name {
+		own, s.state.native = nil, nil
+	}
+	var cached *schedulingv1beta1.PodGroup
+	if o, exists, err := s.c.natives.GetByKey(s.job.Namespace + "/" + name); err == nil && exists {
+		cached = o.(*schedulingv1beta1.PodGroup)
+	}
+	switch {
+	case own == nil:
+		return cached
+	case cached != nil && isAsNew(cached, own):
+		s.state.native = nil
+		return cached
+	case cached == nil:
+		if cmp, err := resourceversion.CompareResourceVersion(s.c.natives.LastStoreSyncResourceVersion(), own.ResourceVersion); err == nil && cmp >= 0 {
+			s.state.native = nil // gone already
+			return nil
+		}
+	}
+	return own
+}
+
+// findQueue returns what counts of a queue in the cache.
+func (c *VCJobController) findQueue(name string) (gang.Queue, bool) {
+	o, exists, err := c.queues.GetByKey(name)
+	if err != nil || !exists {
+		return gang.Queue{}, false
+	}
+	return gangQueue(o.(*scheduling.Queue)), true
 }
 
 // wantedFor names what claims and objects depend on.

@@ -17,12 +17,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/drover-dev/drover/internal/gang"
 	"github.com/drover-dev/drover/internal/simulate"
 	"github.com/drover-dev/drover/internal/vcjob"
 	"github.com/drover-dev/drover/internal/vcjob/plugin"
@@ -80,6 +83,9 @@ func (w *vcWorld) start() {
 	w.c.commands = cache.NewIndexer(cache.MetaNamespaceKeyFunc, commandIndexers)
 	w.c.queues = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	w.c.priorities = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	if w.cfg.Options.Native {
+		w.c.natives = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	}
 	w.seen, w.seenPods = w.cluster.Version(), w.cluster.Version()
 	for _, p := range w.cluster.Pods() {
 		w.podMessage(simulate.Change{Version: w.seenPods, Pod: p})
@@ -137,6 +143,11 @@ func (w *vcWorld) message(m simulate.Message) {
 		deliver(w, c.jobs, o, m.Version, m.Deleted, c.jobAdded, c.jobUpdated, c.jobDeleted)
 	case *scheduling.PodGroup:
 		deliver(w, c.groups, o, m.Version, m.Deleted, c.groupChanged, c.groupUpdated, c.groupChanged)
+	case *schedulingv1beta1.PodGroup:
+		if c.natives != nil {
+			nothing := func(*schedulingv1beta1.PodGroup) {}
+			deliver(w, c.natives, o, m.Version, m.Deleted, nothing, func(_, _ *schedulingv1beta1.PodGroup) {}, nothing)
+		}
 	case *bus.Command:
 		deliver(w, c.commands, o, m.Version, m.Deleted, c.commandAdded, func(_, x *bus.Command) { c.commandAdded(x) }, c.commandAdded)
 	case *scheduling.Queue:
@@ -311,12 +322,36 @@ func (w *vcWorld) command(name string, action batch.Action) {
 	})
 }
 
-// admit plays the scheduler: every waiting PodGroup gets room.
+// admit plays the scheduler: every waiting PodGroup gets room, and where package gang tells of the PodGroups, it is told how they fare.
 func (w *vcWorld) admit() {
 	for _, g := range simulate.All[*scheduling.PodGroup](w.cluster) {
+		if w.cfg.Options.Own {
+			w.tellOfGroup(g)
+			continue
+		}
 		if g.Status.Phase == scheduling.GroupPending {
 			simulate.Modify(w.cluster, g, func(g *scheduling.PodGroup) { g.Status.Phase = scheduling.GroupInqueue })
 		}
+	}
+}
+
+func (w *vcWorld) tellOfGroup(g *scheduling.PodGroup) {
+	var m gang.Members
+	for _, p := range w.cluster.Pods() {
+		switch {
+		case groupOfPod(p) != keyOf(g) || p.DeletionTimestamp != nil:
+		case p.Status.Phase == corev1.PodRunning:
+			m.Running++
+		case p.Status.Phase == corev1.PodSucceeded:
+			m.Succeeded++
+		case p.Status.Phase == corev1.PodFailed:
+			m.Failed++
+		default:
+			m.Waiting++
+		}
+	}
+	if s := gang.Status(g, "", m, w.clock.Now()); !equality.Semantic.DeepEqual(s, g.Status) {
+		simulate.Modify(w.cluster, g, func(g *scheduling.PodGroup) { g.Status = s })
 	}
 }
 
@@ -410,6 +445,12 @@ func (w *vcWorld) tellStory() {
 				add(m.Version, "podgroup is gone")
 			} else {
 				add(m.Version, "podgroup: %s, minMember %d", o.Status.Phase, o.Spec.MinMember)
+			}
+		case *schedulingv1beta1.PodGroup:
+			if m.Deleted {
+				add(m.Version, "native podgroup is gone")
+			} else {
+				add(m.Version, "native podgroup: minCount %d", o.Spec.SchedulingPolicy.Gang.MinCount)
 			}
 		case *bus.Command:
 			if m.Deleted {
@@ -562,6 +603,21 @@ func (a simulatedVCAPI) UpdateGroup(_ context.Context, g *scheduling.PodGroup) (
 
 func (a simulatedVCAPI) DeleteGroup(_ context.Context, g *scheduling.PodGroup) error {
 	return a.v.DeleteObject(g, g.UID)
+}
+
+func (a simulatedVCAPI) Native(_ context.Context, namespace, name string) (*schedulingv1beta1.PodGroup, error) {
+	o, err := a.v.GetObject(&schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
+	return as[*schedulingv1beta1.PodGroup](o, err)
+}
+
+func (a simulatedVCAPI) CreateNative(_ context.Context, g *schedulingv1beta1.PodGroup) (*schedulingv1beta1.PodGroup, error) {
+	o, err := a.v.PostObject(g)
+	return as[*schedulingv1beta1.PodGroup](o, err)
+}
+
+func (a simulatedVCAPI) ResizeNative(_ context.Context, g *schedulingv1beta1.PodGroup) (*schedulingv1beta1.PodGroup, error) {
+	o, err := a.v.PutObject(g)
+	return as[*schedulingv1beta1.PodGroup](o, err)
 }
 
 func (a simulatedVCAPI) Get(_ context.Context, like metav1.Object) (metav1.Object, error) {

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -176,7 +177,7 @@ func (v *Volcano) CollectGarbage() {
 	for _, k := range sortedKeys(v.objects) {
 		o := v.objects[k]
 		if ref := metav1.GetControllerOf(meta(o)); ref != nil {
-			if v.ownerJob(meta(o)) == nil {
+			if !v.hasOwner(o) {
 				v.drop(o)
 			}
 		} else if j, ok := o.(*batch.Job); ok && j.DeletionTimestamp != nil && left[j.UID] == 0 {
@@ -196,6 +197,18 @@ func (v *Volcano) ownerJob(o metav1.Object) *batch.Job {
 		return j
 	}
 	return nil
+}
+
+// hasOwner reports whether the object is stored that controls o: a Job, or for a PodGroup of Kubernetes that of Volcano.
+func (v *Volcano) hasOwner(o runtime.Object) bool {
+	native, ok := o.(*schedulingv1beta1.PodGroup)
+	if !ok {
+		return v.ownerJob(meta(o)) != nil
+	}
+	ref := metav1.GetControllerOf(native)
+	like := &scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: native.Namespace, Name: ref.Name}}
+	g, there := v.objects[storeKey(like)].(*scheduling.PodGroup)
+	return there && g.UID == ref.UID
 }
 
 // The requests of a controller.
@@ -222,7 +235,7 @@ func (v *Volcano) PostObject(o runtime.Object) (runtime.Object, error) {
 	if _, there := v.objects[storeKey(o)]; there {
 		return nil, apierrors.NewAlreadyExists(resourceOf(o), meta(o).GetName())
 	}
-	if j := v.ownerJob(meta(o)); j == nil && metav1.GetControllerOf(meta(o)) != nil {
+	if _, native := o.(*schedulingv1beta1.PodGroup); !native && v.ownerJob(meta(o)) == nil && metav1.GetControllerOf(meta(o)) != nil {
 		v.violate("%T %s was created for a Job that is gone", o, meta(o).GetName())
 	}
 	o = o.DeepCopyObject()

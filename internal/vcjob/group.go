@@ -7,15 +7,13 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/utils/ptr"
 
+	"github.com/drover-dev/drover/internal/gang"
 	"github.com/drover-dev/drover/internal/volcano/batch"
 	"github.com/drover-dev/drover/internal/volcano/scheduling"
 )
@@ -35,12 +33,27 @@ func (t *turn) newGroup() *scheduling.PodGroup {
 	}
 	delete(g.Annotations, corev1.LastAppliedConfigAnnotation)
 	g.Annotations[RoundKey] = itoa(t.status.Version)
-	if t.o.Options.AdmitAtOnce {
+	if wanted := t.wanted(); wanted != "" {
+		g.Annotations[gang.WantedKey] = wanted
+	}
+	g.Status.Phase = scheduling.GroupPending
+	if t.o.QueueFree {
 		g.Status.Phase = scheduling.GroupInqueue
-	} else {
-		g.Status.Phase = scheduling.GroupPending
 	}
 	return g
+}
+
+// wanted returns what all pods of the Job want, where those who admit PodGroups need to know; "": they need not.
+func (t *turn) wanted() string {
+	all := total(t.spec)
+	if !t.o.Options.Own || all <= t.spec.MinAvailable {
+		return ""
+	}
+	sum := corev1.ResourceList{}
+	for i := range t.spec.Tasks {
+		gang.AddTimes(sum, gang.Usage(&t.spec.Tasks[i].Template.Spec), t.spec.Tasks[i].Replicas)
+	}
+	return gang.Share{Pods: all, Amounts: gang.AmountsOf(sum)}.Text()
 }
 
 func (t *turn) groupSpec() scheduling.PodGroupSpec {
@@ -85,8 +98,8 @@ func (t *turn) subGroups() []scheduling.SubGroupPolicySpec {
 	return list
 }
 
-// updatedGroup returns what is to be stored in the place of g; nil: g is as it should be. Queue, labels, annotations and topology
-// are those of its creation.
+// updatedGroup returns what is to be stored in the place of g; nil: g is as it should be. Queue, labels, annotations of the Job and
+// topology are those of its creation, and its status is not ours.
 func (t *turn) updatedGroup(g *scheduling.PodGroup) *scheduling.PodGroup {
 	want := t.groupSpec()
 	same := g.Spec.MinMember == want.MinMember && g.Spec.PriorityClassName == want.PriorityClassName &&
@@ -105,29 +118,20 @@ func (t *turn) updatedGroup(g *scheduling.PodGroup) *scheduling.PodGroup {
 		}
 		maps.Copy(next.Spec.MinTaskMember, want.MinTaskMember)
 	}
-	if t.o.Options.AdmitAtOnce {
-		if s := t.groupStatus(g); !equality.Semantic.DeepEqual(s, g.Status) {
-			t.plan.GroupSoon = same && admitted(g)
-			next.Status, same = s, false
+	if wanted := t.wanted(); t.o.Options.Own && next.Annotations[gang.WantedKey] != wanted {
+		same = false
+		if next.Annotations == nil {
+			next.Annotations = map[string]string{}
+		}
+		next.Annotations[gang.WantedKey] = wanted
+		if wanted == "" {
+			delete(next.Annotations, gang.WantedKey)
 		}
 	}
 	if same {
 		return nil
 	}
 	return next
-}
-
-// groupStatus returns how a group fares whose pods nobody else counts.
-func (t *turn) groupStatus(g *scheduling.PodGroup) scheduling.PodGroupStatus {
-	s := *g.Status.DeepCopy()
-	s.Running, s.Succeeded, s.Failed = t.status.Running, t.status.Succeeded, t.status.Failed
-	switch {
-	case s.Running > 0 && s.Running+s.Succeeded >= t.spec.MinAvailable:
-		s.Phase = scheduling.GroupRunning
-	case !admitted(g):
-		s.Phase = scheduling.GroupInqueue
-	}
-	return s
 }
 
 // minResources returns what the pods that must be placed together use in sum: those of tasks with a higher priority first.
@@ -168,44 +172,9 @@ func (t *turn) minResources() corev1.ResourceList {
 	}
 	sum := corev1.ResourceList{}
 	for _, s := range shares {
-		for name, q := range usage(&s.task.Template.Spec) {
-			all := sum[name]
-			q.Mul(int64(s.n))
-			all.Add(q)
-			sum[name] = all
-		}
+		gang.AddTimes(sum, gang.Usage(&s.task.Template.Spec), s.n)
 	}
 	return sum
-}
-
-// usage returns what a pod uses of a quota.
-func usage(spec *corev1.PodSpec) corev1.ResourceList {
-	p := &corev1.Pod{Spec: *spec.DeepCopy()}
-	for _, list := range [...][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
-		for i := range list { // as the API server does: what is limited and not requested is requested to the limit
-			r := &list[i].Resources
-			for name, q := range r.Limits {
-				if _, given := r.Requests[name]; !given {
-					if r.Requests == nil {
-						r.Requests = corev1.ResourceList{}
-					}
-					r.Requests[name] = q
-				}
-			}
-		}
-	}
-	one := resource.MustParse("1")
-	u := corev1.ResourceList{corev1.ResourcePods: one, "count/pods": one}
-	for name, q := range resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{}) {
-		u[name] = q
-		u[corev1.DefaultResourceRequestsPrefix+name] = q
-	}
-	for name, q := range resourcehelper.PodLimits(p, resourcehelper.PodResourcesOptions{}) {
-		if !strings.Contains(string(name), "/") && !strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {
-			u["limits."+name] = q
-		}
-	}
-	return u
 }
 
 // partitionOf returns the partition of a pod of a task, as its label has it; "": the task has none.

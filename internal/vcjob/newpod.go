@@ -46,6 +46,9 @@ func (b *Builder) Pod(c Creation) (*corev1.Pod, error) {
 	}
 	setEmpty(&p.Spec.SchedulerName, b.job.Spec.SchedulerName)
 	setEmpty(&p.Spec.PriorityClassName, b.job.Spec.PriorityClassName)
+	if c.Native != "" {
+		p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &c.Native}
+	}
 	b.mountClaims(p)
 	b.describe(p, task, c)
 	for _, each := range b.plugins {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/drover-dev/drover/internal/volcano/batch"
@@ -34,8 +35,14 @@ type Observed struct {
 	Taken map[string]bool
 	// Refusal is why the last attempt to make something was refused, and RefusedFor the reason in a word; "": it was not.
 	Refusal, RefusedFor string
+	// Native is the PodGroup of Kubernetes by which its scheduler knows the pods of this round; nil: there is none.
+	Native *schedulingv1beta1.PodGroup
 	// QueueMissing says that there is no queue of the name that Job gives.
 	QueueMissing bool
+	// QueueClosed says that the queue takes no Jobs now.
+	QueueClosed bool
+	// QueueFree says that nobody needs to admit the PodGroup: we would, and the queue has no limits.
+	QueueFree bool
 	// Forward says that the Job's queue has other clusters.
 	Forward bool
 	// Priorities are the values of priority classes, by name.
@@ -46,9 +53,10 @@ type Observed struct {
 
 // Options bound single decisions, as values.
 type Options struct {
-	// AdmitAtOnce has PodGroups made such that pods may follow at once: for places without a scheduler of Volcano. The PodGroup's
-	// status then follows the pods.
-	AdmitAtOnce bool
+	// Own says that PodGroups are admitted by package gang, and not by a scheduler of Volcano.
+	Own bool
+	// Native says that kube-scheduler places pods together that belong together.
+	Native bool
 	// MaxPerStep bounds how many pods one plan makes.
 	MaxPerStep int
 }
@@ -85,8 +93,8 @@ type Plan struct {
 	Prepare bool
 	// Group is the PodGroup to be made, or stored in the place of the one with its resource version.
 	Group *scheduling.PodGroup
-	// GroupSoon says that Group carries numbers only, and may wait.
-	GroupSoon bool
+	// Native is the PodGroup of Kubernetes to be made, or stored in the place of the one with its resource version.
+	Native *schedulingv1beta1.PodGroup
 	// Create are pods to be made.
 	Create []Creation
 	// Events are told once Status is stored.
@@ -129,6 +137,8 @@ type Creation struct {
 	Name  string
 	// EvictedAt is when others have deleted the pod that this one replaces; zero: it replaces none.
 	EvictedAt time.Time
+	// Native is the PodGroup of Kubernetes that it joins; "": none.
+	Native string
 }
 
 // Event is a Kubernetes event on the Job.
@@ -151,6 +161,7 @@ const (
 	ReasonPVCError        = "PVCError"
 	ReasonPodGroupError   = "PodGroupError"
 	ReasonPodGroupPending = "PodGroupPending"
+	ReasonNotTogether     = "NotPlacedTogether" // not Volcano's
 	ReasonFailedCreate    = "FailedCreate"
 	ReasonFailedDelete    = "FailedDelete"
 )

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/drover-dev/drover/internal/gang"
 	"github.com/drover-dev/drover/internal/podstate"
 	"github.com/drover-dev/drover/internal/vcjob/plugin"
 	"github.com/drover-dev/drover/internal/volcano/batch"
@@ -48,6 +49,7 @@ func (t *turn) reconcile() {
 	}
 	t.deleteVictims()
 	t.createMissing()
+	t.tellUnplaced()
 }
 
 // tellRefusal says what could not be made.
@@ -75,18 +77,39 @@ func (t *turn) reconcileGroup() bool {
 		t.plan.Group = next
 		return admitted(next)
 	}
-	if !admitted(g) {
-		text := "the PodGroup is not admitted to the queue yet"
-		if c := newestCondition(g); c != nil && c.Type != scheduling.GroupScheduled {
-			text = fmt.Sprintf("PodGroup %s:%s %s, reason: %s", t.job.Namespace, t.job.Name, strings.ToLower(string(c.Type)), c.Message)
-			t.event(corev1.EventTypeWarning, ReasonPodGroupPending, "%s", text)
-		}
-		if t.o.Refusal == "" {
-			t.waits("PodGroupPending", "%s", text)
-		}
-		return false
+	if admitted(g) {
+		return true
 	}
-	return true
+	switch c := newestCondition(g); {
+	case t.o.QueueClosed:
+		t.waitsForGroup("QueueClosed", fmt.Sprintf("queue %q is closed; no pod is made until it is opened", t.spec.Queue))
+	case c != nil && c.Type != scheduling.GroupScheduled:
+		t.tellOfGroup(c)
+		t.waitsForGroup("PodGroupPending", c.Message)
+	default:
+		t.waitsForGroup("PodGroupPending", "the PodGroup is not admitted to the queue yet")
+	}
+	return false
+}
+
+func (t *turn) waitsForGroup(reason, text string) {
+	if t.o.Refusal == "" {
+		t.waits(reason, "%s", text)
+	}
+}
+
+// tellOfGroup tells of what the scheduler has found out about the PodGroup.
+func (t *turn) tellOfGroup(c *scheduling.PodGroupCondition) {
+	t.event(corev1.EventTypeWarning, ReasonPodGroupPending, "PodGroup %s:%s %s, reason: %s", t.job.Namespace, t.job.Name, strings.ToLower(string(c.Type)), c.Message)
+}
+
+// tellUnplaced says why the pods of a Job that is Pending are not placed.
+func (t *turn) tellUnplaced() {
+	c := newestCondition(t.o.Group)
+	if t.phase() == batch.Pending && t.status.Pending > 0 && c != nil && c.Type == scheduling.GroupUnschedulable {
+		t.tellOfGroup(c)
+		t.waitsForGroup("Unschedulable", c.Message)
+	}
 }
 
 // newestCondition returns the last condition of g that holds; nil: none does.
@@ -100,9 +123,7 @@ func newestCondition(g *scheduling.PodGroup) *scheduling.PodGroupCondition {
 }
 
 // admitted reports whether pods of g may be made.
-func admitted(g *scheduling.PodGroup) bool {
-	return g.Status.Phase != "" && g.Status.Phase != scheduling.GroupPending
-}
+func admitted(g *scheduling.PodGroup) bool { return gang.IsAdmitted(g) }
 
 // isStale reports whether g was made for an earlier round of the Job. One that does not say so is not.
 func (t *turn) isStale(g *scheduling.PodGroup) bool {
@@ -164,6 +185,8 @@ func (t *turn) createMissing() {
 		spare = append(spare, more...)
 	}
 	t.plan.Create = append(t.plan.Create, spare...)
+	t.holdBack()
+	t.placeTogether()
 	if limit := t.o.Options.MaxPerStep; limit > 0 && len(t.plan.Create) > limit {
 		t.plan.Create = t.plan.Create[:limit]
 	}

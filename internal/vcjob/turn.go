@@ -226,7 +226,7 @@ func (t *turn) succeeded(task string) int32 {
 
 // waitingReasons are the reasons of a phase that say what is waited for. They go when it is there.
 var waitingReasons = []string{
-	"PodGroupPending", "QueueNotFound", "DependsOn", "NameTaken", "QuotaExceeded", ReasonFailedCreate, ReasonPluginError, ReasonPVCError, ReasonPodGroupError,
+	"PodGroupPending", "QueueNotFound", "QueueClosed", "Unschedulable", "DependsOn", "NameTaken", "QuotaExceeded", ReasonFailedCreate, ReasonPluginError, ReasonPVCError, ReasonPodGroupError,
 }
 
 // waits says what a phase waits for.

@@ -109,7 +109,7 @@ Exit codes: 0 asked to stop, 1 could not start or had to stop, 2 wrong usage.`,
 	f.DurationVar(&o.Controllers.JobBatchPeriod, "job-batch-period", 0, "shortest time between two status writes of one Job that tell of ended pods (default 1s)")
 	f.IntVar(&o.Controllers.CronJobWorkers, "concurrent-cron-job-syncs", 0, "CronJobs looked at at once (default 16)")
 	f.IntVar(&o.Controllers.VCJobWorkers, "concurrent-vcjob-syncs", 0, "Jobs of Volcano looked at at once (default 16)")
-	f.StringVar((*string)(&o.Controllers.Gang), "gang", string(config.GangVolcano), "who admits the PodGroups of Volcano's Jobs: volcano (its scheduler), or none (admitted at once, scheduled pod by pod)")
+	f.StringVar((*string)(&o.Controllers.Gang), "gang", string(config.GangVolcano), "who admits the PodGroups of Volcano's Jobs: volcano (its scheduler), native (we do, and kube-scheduler places gangs by its own PodGroups: gate GenericWorkload), or none (we do, and pods are placed one by one)")
 	f.BoolVar(&o.Controllers.InstallKinds, "install-crds", false, "make the definitions of Volcano's kinds that are not there, and the queues root and default")
 	f.StringVar(&o.Admission.Listen, "webhook-bind-address", "", "address to serve the webhooks of Volcano's kinds on; empty means none")
 	f.StringVar(&o.Admission.Service, "webhook-service", "", "namespace/name of the Service by which the API server reaches the webhooks; empty: it reaches the address itself")

@@ -42,6 +42,12 @@ type QueueList struct {
 // +kubebuilder:validation:Enum=fifo;traverse
 type DequeueStrategy string
 
+// The strategies.
+const (
+	DequeueFIFO     DequeueStrategy = "fifo"     // the first one, or none
+	DequeueTraverse DequeueStrategy = "traverse" // those that there is room for
+)
+
 // QueueSpec says what a queue may use.
 type QueueSpec struct {
 	// Share of the cluster beside the other queues.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -37,21 +38,40 @@ const (
 	kindsPause = 20 * time.Millisecond
 )
 
-// newVolcano adds the controller of Volcano's Jobs.
+// newVolcano adds the controllers of Volcano's kinds that cfg asks for. The first installs the kinds, if somebody is to.
 func (c *Controllers) newVolcano(cfg config.Controllers, kube kubernetes.Interface, rc *rest.Config) error {
 	vc, err := client.New(controllerConfig(cfg, rc))
 	if err != nil {
 		return err
 	}
-	jobs := controller.VCJobConfig{Workers: cfg.VCJobWorkers}
-	jobs.Options.AdmitAtOnce = cfg.Gang == config.GangNone
-	recorder := c.events.NewRecorder(volcano.NewScheme(), corev1.EventSource{Component: "vc-controller-manager"})
-	log := c.log.With("controller", "vcjob")
-	p, err := controller.NewVCJobController(jobs, kube, vc, c.informers, recorder, clock.RealClock{}, log)
+	caches, err := controller.NewVolcanoCaches(vc)
 	if err != nil {
 		return err
 	}
-	c.add("vcjob", &volcanoPart{kube: kube, vc: vc, part: p, install: cfg.InstallKinds, log: log, ready: make(chan struct{}), served: make(chan struct{})})
+	recorder := c.events.NewRecorder(volcano.NewScheme(), corev1.EventSource{Component: "vc-controller-manager"})
+	installs := cfg.InstallKinds
+	add := func(name string, p part, log *slog.Logger, kinds func(ctx context.Context, vc *client.Client) bool) {
+		c.add(name, &volcanoPart{kube: kube, vc: vc, part: p, kinds: kinds, install: installs, coming: cfg.InstallKinds, log: log, ready: make(chan struct{}), served: make(chan struct{})})
+		installs = false
+	}
+	if cfg.Runs("vcjob") {
+		jobs := controller.VCJobConfig{Workers: cfg.VCJobWorkers}
+		jobs.Options.AdmitAtOnce = cfg.Gang == config.GangNone
+		log := c.log.With("controller", "vcjob")
+		p, err := controller.NewVCJobController(jobs, kube, vc, c.informers, caches, recorder, clock.RealClock{}, log)
+		if err != nil {
+			return err
+		}
+		add("vcjob", p, log, kindsServed)
+	}
+	if cfg.Runs("jobflow") {
+		log := c.log.With("controller", "jobflow")
+		p, err := controller.NewJobFlowController(controller.JobFlowConfig{}, vc, c.informers, caches, recorder, clock.RealClock{}, log)
+		if err != nil {
+			return err
+		}
+		add("jobflow", p, log, flowsServed)
+	}
 	return nil
 }
 
@@ -68,8 +88,9 @@ type volcanoPart struct {
 	kube    kubernetes.Interface
 	vc      *client.Client
 	part    part
-	install bool // installs the kinds
-	coming  bool // somebody else of this process does
+	kinds   func(ctx context.Context, vc *client.Client) bool // reports whether the kinds that it needs are there
+	install bool                                              // installs the kinds
+	coming  bool                                              // somebody of this process does
 	log     *slog.Logger
 	ready   chan struct{}
 	served  chan struct{}
@@ -86,7 +107,7 @@ func (v *volcanoPart) setReady() { v.once.Do(func() { close(v.ready) }) }
 
 // Run works until ctx ends.
 func (v *volcanoPart) Run(ctx context.Context) error {
-	if (v.install || v.coming) && !kindsServed(ctx, v.vc) {
+	if (v.install || v.coming) && !v.kinds(ctx, v.vc) {
 		v.setReady() // a new plane is of use before it has them; its API server lets those wait who need them
 	}
 	if v.install {
@@ -120,7 +141,7 @@ func (v *volcanoPart) Run(ctx context.Context) error {
 // awaitKinds waits until the API server serves the kinds. It returns false when ctx has ended.
 func (v *volcanoPart) awaitKinds(ctx context.Context) bool {
 	told := false
-	for !kindsServed(ctx, v.vc) {
+	for !v.kinds(ctx, v.vc) {
 		pause := kindsPause
 		if !v.install && !v.coming {
 			pause = kindsCheck
@@ -139,7 +160,7 @@ func (v *volcanoPart) awaitKinds(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// kindsServed reports whether every kind that the controller needs can be listed.
+// kindsServed reports whether every kind that the controller of Jobs needs can be listed.
 func kindsServed(ctx context.Context, vc *client.Client) bool {
 	one := metav1.ListOptions{Limit: 1, ResourceVersion: "0"}
 	_, jobs := vc.Jobs("").List(ctx, one)
@@ -147,6 +168,15 @@ func kindsServed(ctx context.Context, vc *client.Client) bool {
 	_, commands := vc.Commands("").List(ctx, one)
 	_, queues := vc.Queues().List(ctx, one)
 	return errors.Join(jobs, groups, commands, queues) == nil
+}
+
+// flowsServed does so for the controller of JobFlows.
+func flowsServed(ctx context.Context, vc *client.Client) bool {
+	one := metav1.ListOptions{Limit: 1, ResourceVersion: "0"}
+	_, flows := vc.JobFlows("").List(ctx, one)
+	_, templates := vc.JobTemplates("").List(ctx, one)
+	_, jobs := vc.Jobs("").List(ctx, one)
+	return errors.Join(flows, templates, jobs) == nil
 }
 
 // installKinds makes the definitions of Volcano's kinds that are not there. Those that are stay as they are.
@@ -221,11 +251,11 @@ func NewAdmission(cfg config.Admission, rc *rest.Config, log *slog.Logger) (*Adm
 	log = log.With("part", "admission")
 	a := &Admission{queues: client.NewInformer(vc.Queues(), &scheduling.Queue{}, resync, cache.Indexers{})}
 	a.server, err = admission.New(admission.Config{Listen: cfg.Listen, Service: cfg.Service, Secret: cfg.Secret},
-		admission.VCJobs(a.queueByName, kube, cfg.SchedulerName), kube, clock.RealClock{}, log)
+		slices.Concat(admission.VCJobs(a.queueByName, kube, cfg.SchedulerName), admission.JobFlows()), kube, clock.RealClock{}, log)
 	if err != nil {
 		return nil, err
 	}
-	a.volcanoPart = volcanoPart{kube: kube, vc: vc, part: webhooks{a}, coming: cfg.KindsComing, log: log, ready: make(chan struct{}), served: make(chan struct{})}
+	a.volcanoPart = volcanoPart{kube: kube, vc: vc, part: webhooks{a}, kinds: kindsServed, coming: cfg.KindsComing, log: log, ready: make(chan struct{}), served: make(chan struct{})}
 	return a, nil
 }
 

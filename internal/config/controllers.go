@@ -43,7 +43,10 @@ func (c *Controllers) SetGates(gates map[string]bool) error {
 }
 
 // ControllerNames are the controllers that can be switched on and off, in the order in which they start.
-var ControllerNames = []string{"job", "cronjob", "vcjob"}
+var ControllerNames = []string{"job", "cronjob", "vcjob", "jobflow"}
+
+// volcanoNames are those of them that work with Volcano's kinds, whose objects no mark tells apart.
+var volcanoNames = []string{"vcjob", "jobflow"}
 
 // Controllers configures the controllers, wherever they run.
 type Controllers struct {
@@ -127,13 +130,14 @@ func (c Controllers) Validate() error {
 
 // Runs reports whether the controller of that name is switched on.
 func (c Controllers) Runs(name string) bool {
+	volcano := slices.Contains(volcanoNames, name)
 	if len(c.Enabled) == 0 {
-		return name != "vcjob" || c.Manage != ManageMarked
+		return !volcano || c.Manage != ManageMarked
 	}
 	if slices.Contains(c.Enabled, "-"+name) || slices.Contains(c.Enabled, "-*") && !slices.Contains(c.Enabled, name) {
 		return false
 	}
-	if name == "vcjob" && c.Manage == ManageMarked {
+	if volcano && c.Manage == ManageMarked {
 		return slices.Contains(c.Enabled, name) // no mark tells them apart: only where somebody asks for it
 	}
 	return slices.Contains(c.Enabled, name) || slices.Contains(c.Enabled, "*")

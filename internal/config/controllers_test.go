@@ -13,9 +13,9 @@ func TestRuns(t *testing.T) {
 		enabled []string
 		want    []string
 	}{
-		"all by default":                     {ManageAll, nil, []string{"job", "cronjob", "vcjob"}},
-		"all":                                {ManageAll, []string{"*"}, []string{"job", "cronjob", "vcjob"}},
-		"all but one":                        {ManageAll, []string{"*", "-cronjob"}, []string{"job", "vcjob"}},
+		"all by default":                     {ManageAll, nil, []string{"job", "cronjob", "vcjob", "jobflow"}},
+		"all":                                {ManageAll, []string{"*"}, []string{"job", "cronjob", "vcjob", "jobflow"}},
+		"all but one":                        {ManageAll, []string{"*", "-cronjob"}, []string{"job", "vcjob", "jobflow"}},
 		"one":                                {ManageAll, []string{"vcjob"}, []string{"vcjob"}},
 		"none":                               {ManageAll, []string{"-*"}, nil},
 		"none but one":                       {ManageAll, []string{"-*", "job"}, []string{"job"}},

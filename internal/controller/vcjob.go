@@ -97,6 +97,7 @@ type VCJobController struct {
 	priorities cache.Indexer // by name
 	synced     []cache.InformerSynced
 	informers  []cache.SharedIndexInformer // that this controller runs itself
+	caches     *VolcanoCaches
 
 	queue   keyQueue
 	expired keyQueue
@@ -107,9 +108,9 @@ type VCJobController struct {
 // vcjobResync is how often caches of Volcano's kinds tell everything again. Nothing depends on it.
 const vcjobResync = 12 * time.Hour
 
-// NewVCJobController returns a controller that follows pods and priority classes through factory and Volcano's kinds through vc,
-// and writes through both clients. It starts nothing; the factory must be started by the caller.
-func NewVCJobController(cfg VCJobConfig, kube kubernetes.Interface, vc *client.Client, factory informers.SharedInformerFactory, events eventSink, c clock.WithTicker, log *slog.Logger) (*VCJobController, error) {
+// NewVCJobController returns a controller that follows pods and priority classes through factory and Volcano's kinds through caches
+// and vc, and writes through both clients. It starts nothing; the factory must be started by the caller.
+func NewVCJobController(cfg VCJobConfig, kube kubernetes.Interface, vc *client.Client, factory informers.SharedInformerFactory, caches *VolcanoCaches, events eventSink, c clock.WithTicker, log *slog.Logger) (*VCJobController, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("configuring the controller of Volcano's Jobs: %w", err)
 	}
@@ -122,15 +123,15 @@ func NewVCJobController(cfg VCJobConfig, kube kubernetes.Interface, vc *client.C
 		}
 	}
 	var slim slimmer
-	jobs := client.NewInformer(vc.Jobs(""), &batch.Job{}, vcjobResync, cache.Indexers{})
+	jobs := caches.jobs
 	groups := client.NewInformer(vc.PodGroups(""), &scheduling.PodGroup{}, vcjobResync, cache.Indexers{})
 	commands := client.NewInformer(vc.Commands(""), &bus.Command{}, vcjobResync, commandIndexers)
 	queues := client.NewInformer(vc.Queues(), &scheduling.Queue{}, vcjobResync, cache.Indexers{})
 	priorities := factory.Scheduling().V1().PriorityClasses().Informer()
-	vj.informers = []cache.SharedIndexInformer{jobs, groups, commands, queues}
+	vj.informers, vj.caches = []cache.SharedIndexInformer{groups, commands, queues}, caches
 	vj.jobs, vj.pods, vj.groups, vj.commands = jobs.GetIndexer(), pods.GetIndexer(), groups.GetIndexer(), commands.GetIndexer()
 	vj.queues, vj.priorities = queues.GetIndexer(), priorities.GetIndexer()
-	errs := []error{pods.SetTransform(slim.pod), jobs.SetTransform(slim.vcjob), groups.SetTransform(slim.unmanaged), queues.SetTransform(slim.unmanaged)}
+	errs := []error{pods.SetTransform(slim.pod), groups.SetTransform(slim.unmanaged), queues.SetTransform(slim.unmanaged)}
 	watch := func(informer cache.SharedIndexInformer, handler cache.ResourceEventHandler) {
 		registration, err := informer.AddEventHandler(handler)
 		if err == nil {
@@ -174,6 +175,7 @@ func (c *VCJobController) Run(ctx context.Context) error {
 	defer c.log.Info("Controller of Volcano's Jobs stopped")
 	var running sync.WaitGroup
 	defer running.Wait()
+	c.caches.run(ctx, &running)
 	for _, informer := range c.informers {
 		running.Go(func() { informer.RunWithContext(ctx) })
 	}

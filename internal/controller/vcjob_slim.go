@@ -25,6 +25,7 @@ func (s *slimmer) vcPod(p *corev1.Pod) *corev1.Pod {
 	p.Spec = corev1.PodSpec{NodeName: s.texts.one(p.Spec.NodeName), InitContainers: s.sidecars(p.Spec.InitContainers)}
 	p.Status = corev1.PodStatus{
 		Phase:                 p.Status.Phase,
+		PodIP:                 p.Status.PodIP, // for the probes of JobFlows
 		Conditions:            s.conditions(p.Status.Conditions, false),
 		ContainerStatuses:     s.vcStatuses(p.Status.ContainerStatuses),
 		InitContainerStatuses: s.vcStatuses(p.Status.InitContainerStatuses),

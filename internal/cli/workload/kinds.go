@@ -64,7 +64,7 @@ func (k *Kind) answersTo(name string) bool {
 
 // Kinds returns the kinds in the order in which they are listed. A name without a type means the first.
 func Kinds() []*Kind {
-	return []*Kind{jobKind(), cronJobKind(), vcJobKind()}
+	return []*Kind{jobKind(), cronJobKind(), vcJobKind(), jobFlowKind()}
 }
 
 // Lookup returns the kind that is called so, or nil.

@@ -72,6 +72,15 @@ func (c *Controllers) newVolcano(cfg config.Controllers, kube kubernetes.Interfa
 		}
 		add("jobflow", p, log, flowsServed)
 	}
+	if cfg.Runs("cronvcjob") {
+		log := c.log.With("controller", "cronvcjob")
+		crons := controller.CronJobConfig{Workers: cfg.CronJobWorkers, Local: time.Local}
+		p, err := controller.NewVCCronJobController(crons, vc, caches, recorder, clock.RealClock{}, log)
+		if err != nil {
+			return err
+		}
+		add("cronvcjob", p, log, cronsServed)
+	}
 	return nil
 }
 
@@ -179,6 +188,14 @@ func flowsServed(ctx context.Context, vc *client.Client) bool {
 	return errors.Join(flows, templates, jobs) == nil
 }
 
+// cronsServed does so for the controller of CronJobs.
+func cronsServed(ctx context.Context, vc *client.Client) bool {
+	one := metav1.ListOptions{Limit: 1, ResourceVersion: "0"}
+	_, crons := vc.CronJobs("").List(ctx, one)
+	_, jobs := vc.Jobs("").List(ctx, one)
+	return errors.Join(crons, jobs) == nil
+}
+
 // installKinds makes the definitions of Volcano's kinds that are not there. Those that are stay as they are.
 func installKinds(ctx context.Context, kube kubernetes.Interface, log *slog.Logger) error {
 	client := kube.Discovery().RESTClient()
@@ -251,7 +268,7 @@ func NewAdmission(cfg config.Admission, rc *rest.Config, log *slog.Logger) (*Adm
 	log = log.With("part", "admission")
 	a := &Admission{queues: client.NewInformer(vc.Queues(), &scheduling.Queue{}, resync, cache.Indexers{})}
 	a.server, err = admission.New(admission.Config{Listen: cfg.Listen, Service: cfg.Service, Secret: cfg.Secret},
-		slices.Concat(admission.VCJobs(a.queueByName, kube, cfg.SchedulerName), admission.JobFlows()), kube, clock.RealClock{}, log)
+		slices.Concat(admission.VCJobs(a.queueByName, kube, cfg.SchedulerName), admission.JobFlows(), admission.VCCronJobs()), kube, clock.RealClock{}, log)
 	if err != nil {
 		return nil, err
 	}

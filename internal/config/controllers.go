@@ -43,10 +43,10 @@ func (c *Controllers) SetGates(gates map[string]bool) error {
 }
 
 // ControllerNames are the controllers that can be switched on and off, in the order in which they start.
-var ControllerNames = []string{"job", "cronjob", "vcjob", "jobflow"}
+var ControllerNames = []string{"job", "cronjob", "vcjob", "jobflow", "cronvcjob"}
 
 // volcanoNames are those of them that work with Volcano's kinds, whose objects no mark tells apart.
-var volcanoNames = []string{"vcjob", "jobflow"}
+var volcanoNames = []string{"vcjob", "jobflow", "cronvcjob"}
 
 // Controllers configures the controllers, wherever they run.
 type Controllers struct {

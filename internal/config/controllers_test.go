@@ -13,9 +13,9 @@ func TestRuns(t *testing.T) {
 		enabled []string
 		want    []string
 	}{
-		"all by default":                     {ManageAll, nil, []string{"job", "cronjob", "vcjob", "jobflow"}},
-		"all":                                {ManageAll, []string{"*"}, []string{"job", "cronjob", "vcjob", "jobflow"}},
-		"all but one":                        {ManageAll, []string{"*", "-cronjob"}, []string{"job", "vcjob", "jobflow"}},
+		"all by default":                     {ManageAll, nil, []string{"job", "cronjob", "vcjob", "jobflow", "cronvcjob"}},
+		"all":                                {ManageAll, []string{"*"}, []string{"job", "cronjob", "vcjob", "jobflow", "cronvcjob"}},
+		"all but one":                        {ManageAll, []string{"*", "-cronjob"}, []string{"job", "vcjob", "jobflow", "cronvcjob"}},
 		"one":                                {ManageAll, []string{"vcjob"}, []string{"vcjob"}},
 		"none":                               {ManageAll, []string{"-*"}, nil},
 		"none but one":                       {ManageAll, []string{"-*", "job"}, []string{"job"}},

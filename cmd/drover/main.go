@@ -32,7 +32,7 @@ func main() {
 	context.AfterFunc(ctx, stop)
 
 	streams := command.Streams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
-	os.Exit(int(cli.Main(ctx, os.Args[1:], streams, cli.Deps{
+	os.Exit(int(cli.MainAs(ctx, os.Args[0], os.Args[1:], streams, cli.Deps{
 		Version: version,
 		Plane: []func(*command.Factory) *cobra.Command{
 			func(f *command.Factory) *cobra.Command {

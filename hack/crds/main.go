@@ -3,9 +3,10 @@
 // Command crds writes the deep copies of the API types in internal/volcano and the CustomResourceDefinitions in deploy/crds. It is
 // run by `make generate` and takes no arguments.
 //
-// The definitions are those of controller-gen with three changes: descriptions within pod templates and claims are left out, as they
+// The definitions are those of controller-gen with four changes: descriptions within pod templates and claims are left out, as they
 // are nine tenths of the text and known from elsewhere; pod templates are spelt out for Jobs only, because an API server takes a
-// second for each time that it reads them, and what other kinds hold is checked when it becomes a Job; and Helm is told to keep a
+// second for each time that it reads them, and what other kinds hold is checked when it becomes a Job; patches
+// of Jobs need not be whole, and nothing is filled in in them; and Helm is told to keep a
 // definition when a chart goes, because all objects of the kind would go with it.
 package main
 
@@ -80,6 +81,7 @@ func rewrite(from, to string) error {
 	if filepath.Base(to) != "batch.volcano.sh_jobs.yaml" {
 		loosen(crd)
 	}
+	loosenPatches(crd, false)
 	text, err = yaml.Marshal(crd)
 	if err != nil {
 		return err
@@ -101,6 +103,26 @@ func loosen(node any) {
 	case []any:
 		for _, value := range n {
 			loosen(value)
+		}
+	}
+}
+
+// loosenPatches takes defaults, required fields and rules out of the schemas within the field patch: what is no whole object keeps to
+// none of them.
+func loosenPatches(node any, within bool) {
+	switch n := node.(type) {
+	case map[string]any:
+		if within && n["type"] != nil {
+			for _, key := range []string{"default", "required", "minItems", "x-kubernetes-validations"} {
+				delete(n, key)
+			}
+		}
+		for key, value := range n {
+			loosenPatches(value, within || key == "patch")
+		}
+	case []any:
+		for _, value := range n {
+			loosenPatches(value, within)
 		}
 	}
 }

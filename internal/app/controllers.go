@@ -94,10 +94,8 @@ func NewControllers(cfg config.Controllers, rc *rest.Config, log *slog.Logger) (
 		}
 		c.add("cronjob", p)
 	}
-	if cfg.Runs("vcjob") || cfg.Runs("queue") || cfg.Runs("podgroup") {
-		if err := c.newVolcano(cfg, client, rc); err != nil {
-			return nil, err
-		}
+	if err := c.newVolcano(cfg, client, rc); err != nil {
+		return nil, err
 	}
 	return c, nil
 }

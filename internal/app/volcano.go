@@ -39,7 +39,7 @@ const (
 	kindsPause = 20 * time.Millisecond
 )
 
-// newVolcano adds the controllers of Volcano's kinds.
+// newVolcano adds the controllers of Volcano's kinds that cfg asks for. The first installs the kinds, if somebody is to.
 func (c *Controllers) newVolcano(cfg config.Controllers, kube kubernetes.Interface, rc *rest.Config) error {
 	vc, err := client.New(controllerConfig(cfg, rc))
 	if err != nil {
@@ -52,12 +52,12 @@ func (c *Controllers) newVolcano(cfg config.Controllers, kube kubernetes.Interfa
 	native := cfg.Gang == config.GangNative
 	recorder := c.events.NewRecorder(volcano.NewScheme(), corev1.EventSource{Component: "vc-controller-manager"})
 	installs := cfg.InstallKinds
-	add := func(name string, p part, err error) error {
+	add := func(name string, kinds func(ctx context.Context, vc *client.Client) bool, p part, err error) error {
 		if err != nil {
 			return err
 		}
 		c.add(name, &volcanoPart{
-			kube: kube, vc: vc, part: p, install: installs, coming: cfg.InstallKinds, native: native, queues: installs || name == "gang",
+			kube: kube, vc: vc, part: p, kinds: kinds, install: installs, coming: cfg.InstallKinds, native: native, queues: installs || name == "gang",
 			log: c.log.With("controller", name), ready: make(chan struct{}), served: make(chan struct{}),
 		})
 		installs = false // one does for all
@@ -67,26 +67,39 @@ func (c *Controllers) newVolcano(cfg config.Controllers, kube kubernetes.Interfa
 		jobs := controller.VCJobConfig{Workers: cfg.VCJobWorkers}
 		jobs.Options.Own, jobs.Options.Native = cfg.Gang == config.GangNone || native, native
 		p, err := controller.NewVCJobController(jobs, kube, vc, c.informers, caches, recorder, clock.RealClock{}, c.log.With("controller", "vcjob"))
-		if err := add("vcjob", p, err); err != nil {
+		if err := add("vcjob", kindsServed, p, err); err != nil {
 			return err
 		}
 	}
 	if cfg.Gang == config.GangNone || native {
 		p, err := controller.NewGangController(native, vc, c.informers, caches, clock.RealClock{}, c.log.With("controller", "gang"))
-		if err := add("gang", p, err); err != nil {
+		if err := add("gang", kindsServed, p, err); err != nil {
 			return err
 		}
 	}
 	if cfg.Runs("podgroup") {
 		plain := controller.PlainPodConfig{Own: cfg.Gang == config.GangNone || native}
 		p, err := controller.NewPlainPodController(plain, kube, vc, c.informers, caches, clock.RealClock{}, c.log.With("controller", "podgroup"))
-		if err := add("podgroup", p, err); err != nil {
+		if err := add("podgroup", kindsServed, p, err); err != nil {
 			return err
 		}
 	}
 	if cfg.Runs("queue") {
 		p, err := controller.NewQueueController(vc, caches, recorder, clock.RealClock{}, c.log.With("controller", "queue"))
-		if err := add("queue", p, err); err != nil {
+		if err := add("queue", kindsServed, p, err); err != nil {
+			return err
+		}
+	}
+	if cfg.Runs("jobflow") {
+		p, err := controller.NewJobFlowController(controller.JobFlowConfig{}, vc, c.informers, caches, recorder, clock.RealClock{}, c.log.With("controller", "jobflow"))
+		if err := add("jobflow", flowsServed, p, err); err != nil {
+			return err
+		}
+	}
+	if cfg.Runs("cronvcjob") {
+		crons := controller.CronJobConfig{Workers: cfg.CronJobWorkers, Local: time.Local}
+		p, err := controller.NewVCCronJobController(crons, vc, caches, recorder, clock.RealClock{}, c.log.With("controller", "cronvcjob"))
+		if err := add("cronvcjob", cronsServed, p, err); err != nil {
 			return err
 		}
 	}
@@ -120,10 +133,11 @@ type volcanoPart struct {
 	kube    kubernetes.Interface
 	vc      *client.Client
 	part    part
-	install bool // installs the kinds
-	coming  bool // somebody else of this process does
-	native  bool // it needs PodGroups of Kubernetes as well
-	queues  bool // makes the queues root and default
+	kinds   func(ctx context.Context, vc *client.Client) bool // reports whether the kinds that it needs are there
+	install bool                                              // installs the kinds
+	coming  bool                                              // somebody of this process does
+	native  bool                                              // it needs PodGroups of Kubernetes as well
+	queues  bool                                              // makes the queues root and default
 	log     *slog.Logger
 	ready   chan struct{}
 	served  chan struct{}
@@ -145,7 +159,7 @@ func (v *volcanoPart) Run(ctx context.Context) error {
 			return err
 		}
 	}
-	if (v.install || v.coming) && !kindsServed(ctx, v.vc) {
+	if (v.install || v.coming) && !v.kinds(ctx, v.vc) {
 		v.setReady() // a new plane is of use before it has them; its API server lets those wait who need them
 	}
 	if v.install {
@@ -179,7 +193,7 @@ func (v *volcanoPart) Run(ctx context.Context) error {
 // awaitKinds waits until the API server serves the kinds. It returns false when ctx has ended.
 func (v *volcanoPart) awaitKinds(ctx context.Context) bool {
 	told := false
-	for !kindsServed(ctx, v.vc) {
+	for !v.kinds(ctx, v.vc) {
 		pause := kindsPause
 		if !v.install && !v.coming {
 			pause = kindsCheck
@@ -198,7 +212,7 @@ func (v *volcanoPart) awaitKinds(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// kindsServed reports whether every kind that the controller needs can be listed.
+// kindsServed reports whether every kind that the controller of Jobs needs can be listed.
 func kindsServed(ctx context.Context, vc *client.Client) bool {
 	one := metav1.ListOptions{Limit: 1, ResourceVersion: "0"}
 	_, jobs := vc.Jobs("").List(ctx, one)
@@ -206,6 +220,23 @@ func kindsServed(ctx context.Context, vc *client.Client) bool {
 	_, commands := vc.Commands("").List(ctx, one)
 	_, queues := vc.Queues().List(ctx, one)
 	return errors.Join(jobs, groups, commands, queues) == nil
+}
+
+// flowsServed does so for the controller of JobFlows.
+func flowsServed(ctx context.Context, vc *client.Client) bool {
+	one := metav1.ListOptions{Limit: 1, ResourceVersion: "0"}
+	_, flows := vc.JobFlows("").List(ctx, one)
+	_, templates := vc.JobTemplates("").List(ctx, one)
+	_, jobs := vc.Jobs("").List(ctx, one)
+	return errors.Join(flows, templates, jobs) == nil
+}
+
+// cronsServed does so for the controller of CronJobs.
+func cronsServed(ctx context.Context, vc *client.Client) bool {
+	one := metav1.ListOptions{Limit: 1, ResourceVersion: "0"}
+	_, crons := vc.CronJobs("").List(ctx, one)
+	_, jobs := vc.Jobs("").List(ctx, one)
+	return errors.Join(crons, jobs) == nil
 }
 
 // installKinds makes the definitions of Volcano's kinds that are not there. Those that are stay as they are.
@@ -280,11 +311,11 @@ func NewAdmission(cfg config.Admission, rc *rest.Config, log *slog.Logger) (*Adm
 	log = log.With("part", "admission")
 	a := &Admission{queues: client.NewInformer(vc.Queues(), &scheduling.Queue{}, resync, cache.Indexers{})}
 	a.server, err = admission.New(admission.Config{Listen: cfg.Listen, Service: cfg.Service, Secret: cfg.Secret},
-		admission.VCJobs(a.queueByName, kube, cfg.SchedulerName), kube, clock.RealClock{}, log)
+		slices.Concat(admission.VCJobs(a.queueByName, kube, cfg.SchedulerName), admission.JobFlows(), admission.VCCronJobs()), kube, clock.RealClock{}, log)
 	if err != nil {
 		return nil, err
 	}
-	a.volcanoPart = volcanoPart{kube: kube, vc: vc, part: webhooks{a}, coming: cfg.KindsComing, log: log, ready: make(chan struct{}), served: make(chan struct{})}
+	a.volcanoPart = volcanoPart{kube: kube, vc: vc, part: webhooks{a}, kinds: kindsServed, coming: cfg.KindsComing, log: log, ready: make(chan struct{}), served: make(chan struct{})}
 	return a, nil
 }
 

@@ -25,7 +25,7 @@ const module = "github.com/drover-dev/drover/"
 // own group's lines above; packages of one line do not import each other unless one is below the other.
 var layers = [][]string{
 	{"internal/indexset", "internal/backoff", "internal/podstate", "internal/schedule", "internal/atomicfile", "internal/eventqueue", "internal/volcano", "internal/gang", "deploy"},
-	{"internal/job", "internal/cronjob", "internal/vcjob", "internal/queue", "internal/config"},
+	{"internal/job", "internal/cronjob", "internal/vcjob", "internal/queue", "internal/jobflow", "internal/config"},
 	{"internal/simulate"},
 	{"internal/controller", "internal/admission", "internal/node", "internal/web"},
 	{"internal/app", "internal/standalone"},
@@ -35,7 +35,7 @@ var layers = [][]string{
 }
 
 // pure packages are data in, plan out.
-var pure = []string{"internal/indexset", "internal/backoff", "internal/podstate", "internal/schedule", "internal/job", "internal/cronjob", "internal/vcjob", "internal/gang", "internal/queue"}
+var pure = []string{"internal/indexset", "internal/backoff", "internal/podstate", "internal/schedule", "internal/job", "internal/cronjob", "internal/vcjob", "internal/gang", "internal/queue", "internal/jobflow"}
 
 // leaves are the packages of k8s.io/kubernetes that compile in seconds; all others belong to the control plane.
 var leaves = []string{

@@ -11,8 +11,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -37,6 +39,7 @@ import (
 	"github.com/drover-dev/drover/internal/cli/target"
 	"github.com/drover-dev/drover/internal/cli/tree"
 	"github.com/drover-dev/drover/internal/cli/trigger"
+	"github.com/drover-dev/drover/internal/cli/vcctl"
 	"github.com/drover-dev/drover/internal/cli/wait"
 )
 
@@ -55,6 +58,21 @@ type Deps struct {
 	Version string // shown by --version; "" for a development build
 	// Plane makes the commands that run and inspect the standalone plane. They are heavy, so main decides.
 	Plane []func(*command.Factory) *cobra.Command
+}
+
+// MainAs is Main for a program that was called by that name: it is one of Volcano's tools if it is called like one.
+func MainAs(ctx context.Context, program string, args []string, streams command.Streams, deps Deps) command.ExitCode {
+	root := vcctl.NewCommand(program, &vcctl.Env{Streams: streams, Now: time.Now, Getenv: os.Getenv, Version: deps.Version, Config: vcctl.Config})
+	if root == nil {
+		return Main(ctx, args, streams, deps)
+	}
+	root.PersistentPreRun = func(*cobra.Command, []string) { quiet() }
+	root.SetArgs(append([]string{}, args...))
+	if err := withoutForeignFlags(root, func() error { return root.ExecuteContext(ctx) }); err != nil {
+		_, _ = fmt.Fprintln(streams.ErrOut, err) // there is nobody left to tell
+		return command.ExitFailed
+	}
+	return command.ExitOK
 }
 
 // Main runs the command that args, without the name of the program, ask for, and returns the code with which to exit.

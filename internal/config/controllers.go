@@ -46,10 +46,10 @@ func (c *Controllers) SetGates(gates map[string]bool) error {
 }
 
 // ControllerNames are the controllers that can be switched on and off, in the order in which they start.
-var ControllerNames = []string{"job", "cronjob", "vcjob", "queue", "podgroup"}
+var ControllerNames = []string{"job", "cronjob", "vcjob", "queue", "podgroup", "jobflow", "cronvcjob"}
 
 // volcanoNames are those of them that work with Volcano's kinds, whose objects no mark tells apart.
-var volcanoNames = []string{"vcjob", "queue", "podgroup"}
+var volcanoNames = []string{"vcjob", "queue", "podgroup", "jobflow", "cronvcjob"}
 
 // Controllers configures the controllers, wherever they run.
 type Controllers struct {

@@ -13,9 +13,9 @@ func TestRuns(t *testing.T) {
 		enabled []string
 		want    []string
 	}{
-		"all by default":                     {ManageAll, nil, []string{"job", "cronjob", "vcjob"}},
-		"all":                                {ManageAll, []string{"*"}, []string{"job", "cronjob", "vcjob"}},
-		"all but one":                        {ManageAll, []string{"*", "-cronjob"}, []string{"job", "vcjob"}},
+		"all by default":                     {ManageAll, nil, []string{"job", "cronjob", "vcjob", "queue", "podgroup", "jobflow", "cronvcjob"}},
+		"all":                                {ManageAll, []string{"*"}, []string{"job", "cronjob", "vcjob", "queue", "podgroup", "jobflow", "cronvcjob"}},
+		"all but one":                        {ManageAll, []string{"*", "-cronjob"}, []string{"job", "vcjob", "queue", "podgroup", "jobflow", "cronvcjob"}},
 		"one":                                {ManageAll, []string{"vcjob"}, []string{"vcjob"}},
 		"none":                               {ManageAll, []string{"-*"}, nil},
 		"none but one":                       {ManageAll, []string{"-*", "job"}, []string{"job"}},

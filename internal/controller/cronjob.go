@@ -13,7 +13,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	batchlisters "k8s.io/client-go/listers/batch/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
@@ -87,22 +86,27 @@ func (c CronJobConfig) Validate() error {
 }
 
 // CronJobController runs batch/v1 CronJobs.
+type CronJobController = cronController[*batchv1.CronJob, *batchv1.Job]
+
+// cronController runs CronJobs of the kind C, whose Jobs are of the kind J.
 //
 // A due time fires from memory: the queue knows the next one of each CronJob, and when it comes the first request is the
 // creation of the Job. What it means for the status is stored later, together with what follows from it.
-type CronJobController struct {
+type cronController[C, J apiObject] struct {
+	kind   cronKind[C, J]
 	cfg    CronJobConfig
-	api    cronAPI
+	api    cronAPI[C, J]
 	events eventSink
 	clock  clock.WithTicker
 	log    *slog.Logger
 
-	crons  batchlisters.CronJobLister
-	jobs   cache.Indexer
+	crons  cache.Indexer // by namespace and name
+	jobs   cache.Indexer // with the index jobsOfCronJob
 	synced []cache.InformerSynced
+	run    func(ctx context.Context, running *sync.WaitGroup) // runs what it follows; nil: others do
 
 	queue  *cronQueue
-	states *cronStates
+	states *cronStates[C]
 	zones  zones
 	crowd  crowd
 	ready  chan struct{}
@@ -119,48 +123,66 @@ func NewCronJobController(cfg CronJobConfig, client kubernetes.Interface, factor
 	}
 	registerCronMetrics()
 	cc := newCronJobController(cfg, cronClient{client}, events, c, log)
-	crons, jobs := factory.Batch().V1().CronJobs(), factory.Batch().V1().Jobs()
-	if err := jobs.Informer().AddIndexers(cronIndexers); err != nil {
-		return nil, fmt.Errorf("indexing Jobs: %w", err)
-	}
-	cc.crons, cc.jobs = crons.Lister(), jobs.Informer().GetIndexer()
+	crons, jobs := factory.Batch().V1().CronJobs().Informer(), factory.Batch().V1().Jobs().Informer()
 	var slim slimmer // the same for Jobs as the Job controller's, whichever is set last
-	if err := errors.Join(jobs.Informer().SetTransform(slim.job), crons.Informer().SetTransform(slimCronJob)); err != nil {
+	if err := errors.Join(jobs.SetTransform(slim.job), crons.SetTransform(slimCronJob)); err != nil {
 		return nil, fmt.Errorf("keeping the caches small: %w", err)
 	}
-	cronsSynced, err := crons.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { cc.cronAdded(o.(*batchv1.CronJob)) },
-		UpdateFunc: func(before, after any) { cc.cronUpdated(before.(*batchv1.CronJob), after.(*batchv1.CronJob)) },
-		DeleteFunc: func(o any) { withLast(o, cc.cronDeleted) },
-	})
-	if err != nil {
-		return nil, fmt.Errorf("watching CronJobs: %w", err)
-	}
-	jobsSynced, err := jobs.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { cc.childAdded(o.(*batchv1.Job)) },
-		UpdateFunc: func(before, after any) { cc.childUpdated(before.(*batchv1.Job), after.(*batchv1.Job)) },
-		DeleteFunc: func(o any) { withLast(o, cc.childDeleted) },
-	})
-	if err != nil {
-		return nil, fmt.Errorf("watching the Jobs of CronJobs: %w", err)
-	}
-	cc.synced = []cache.InformerSynced{cronsSynced.HasSynced, jobsSynced.HasSynced}
-	return cc, nil
+	return cc, cc.follow(crons, jobs)
 }
 
-func newCronJobController(cfg CronJobConfig, api cronAPI, events eventSink, c clock.WithTicker, log *slog.Logger) *CronJobController {
-	return &CronJobController{
-		cfg: cfg.withDefaults(), api: api, events: events, clock: c, log: log,
-		queue:  newCronQueue("cronjob", c, cfg.Precedence),
-		states: newCronStates(),
+func newCronJobController(cfg CronJobConfig, api cronAPI[*batchv1.CronJob, *batchv1.Job], events eventSink, c clock.WithTicker, log *slog.Logger) *CronJobController {
+	return newCronController(batchCronKind(), cfg, api, events, c, log)
+}
+
+func newCronController[C, J apiObject](kind cronKind[C, J], cfg CronJobConfig, api cronAPI[C, J], events eventSink, c clock.WithTicker, log *slog.Logger) *cronController[C, J] {
+	if cfg.Options.LedgerSize == 0 {
+		cfg.Options = kind.options
+	}
+	return &cronController[C, J]{
+		kind: kind, cfg: cfg.withDefaults(), api: api, events: events, clock: c, log: log,
+		queue:  newCronQueue(kind.queue, c, cfg.Precedence),
+		states: newCronStates[C](),
 		ready:  make(chan struct{}),
 		awake:  c.Now(),
 	}
 }
 
+// follow has the controller follow what informers tell.
+func (c *cronController[C, J]) follow(crons, jobs cache.SharedIndexInformer) error {
+	if err := jobs.AddIndexers(c.kind.indexers()); err != nil {
+		return fmt.Errorf("indexing the Jobs of CronJobs: %w", err)
+	}
+	c.crons, c.jobs = crons.GetIndexer(), jobs.GetIndexer()
+	cronsSynced, err := crons.AddEventHandler(handlerOf(c.cronAdded, c.cronUpdated, c.cronDeleted))
+	if err != nil {
+		return fmt.Errorf("watching CronJobs: %w", err)
+	}
+	jobsSynced, err := jobs.AddEventHandler(handlerOf(c.childAdded, c.childUpdated, c.childDeleted))
+	if err != nil {
+		return fmt.Errorf("watching the Jobs of CronJobs: %w", err)
+	}
+	c.synced = []cache.InformerSynced{cronsSynced.HasSynced, jobsSynced.HasSynced}
+	return nil
+}
+
+// cached returns the CronJob with that key, and whether there is one.
+func (c *cronController[C, J]) cached(key string) (cron C, exists bool, err error) {
+	o, exists, err := c.crons.GetByKey(key)
+	if err != nil || !exists {
+		return cron, false, err
+	}
+	return o.(C), true, nil
+}
+
 // Run works until ctx ends, and returns when everything it started has ended.
-func (c *CronJobController) Run(ctx context.Context) error {
+func (c *cronController[C, J]) Run(ctx context.Context) error {
 	defer c.log.Info("CronJob controller stopped")
+	var following sync.WaitGroup
+	defer following.Wait()
+	if c.run != nil {
+		c.run(ctx, &following)
+	}
 	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
 		c.queue.ShutDown()
 		return ctx.Err()
@@ -180,22 +202,22 @@ func (c *CronJobController) Run(ctx context.Context) error {
 }
 
 // Ready is closed once the controller knows the cluster and works.
-func (c *CronJobController) Ready() <-chan struct{} { return c.ready }
+func (c *cronController[C, J]) Ready() <-chan struct{} { return c.ready }
 
-func (c *CronJobController) setAwake(since time.Time) {
+func (c *cronController[C, J]) setAwake(since time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.awake = since
 }
 
-func (c *CronJobController) awakeSince() time.Time {
+func (c *cronController[C, J]) awakeSince() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.awake
 }
 
 // work gives CronJobs their turns, one after the other, until the queue is shut down.
-func (c *CronJobController) work(ctx context.Context) {
+func (c *cronController[C, J]) work(ctx context.Context) {
 	for {
 		key, shutdown := c.queue.Get()
 		if shutdown {
@@ -209,7 +231,7 @@ func (c *CronJobController) work(ctx context.Context) {
 }
 
 // turn gives a CronJob one turn. One whose turn goes wrong gets another one later.
-func (c *CronJobController) turn(ctx context.Context, key string) {
+func (c *cronController[C, J]) turn(ctx context.Context, key string) {
 	asked := c.queue.Take(key)
 	if asked.Due {
 		defer c.cfg.Precedence.add(-1)

@@ -14,7 +14,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	batchlisters "k8s.io/client-go/listers/batch/v1"
 	"k8s.io/client-go/tools/cache"
 	clocktesting "k8s.io/utils/clock/testing"
 )
@@ -28,7 +27,7 @@ func BenchmarkAnHourOfManyCronJobs(b *testing.B) {
 	defer c.queue.ShutDown()
 	crons := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	jobs := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cronIndexers)
-	c.crons, c.jobs = batchlisters.NewCronJobLister(crons), jobs
+	c.crons, c.jobs = crons, jobs
 	for i := range n {
 		cron := aCronJob(fmt.Sprintf("c%d", i), fmt.Sprintf("%d * * * *", i%60), withLimits(1, 1))
 		cron.UID, cron.ResourceVersion = types.UID(fmt.Sprintf("%08d-uid", i)), "1"
@@ -89,7 +88,7 @@ func (a *obligingAPI) CronJob(context.Context, string, string) (*batchv1.CronJob
 	panic("nobody else writes")
 }
 
-func (a *obligingAPI) StoreCronStatus(context.Context, *batchv1.CronJob) (string, error) {
+func (a *obligingAPI) StoreCronStatus(context.Context, *batchv1.CronJob, *batchv1.CronJob) (string, error) {
 	return a.next(), nil
 }
 

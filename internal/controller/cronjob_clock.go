@@ -40,7 +40,7 @@ func jumpBetween(before, after time.Time) jump {
 }
 
 // keepTime hands out CronJobs when their time comes, until ctx ends.
-func (c *CronJobController) keepTime(ctx context.Context) {
+func (c *cronController[C, J]) keepTime(ctx context.Context) {
 	before := c.clock.Now()
 	timer := c.clock.NewTimer(longestNap)
 	defer timer.Stop()
@@ -63,14 +63,14 @@ func (c *CronJobController) keepTime(ctx context.Context) {
 }
 
 // advance hands out the CronJobs whose time has come, and returns when it comes for the next; the zero time: never.
-func (c *CronJobController) advance(now time.Time) time.Time {
+func (c *cronController[C, J]) advance(now time.Time) time.Time {
 	due, next := c.queue.Advance(now)
 	c.crowd.add(now, due)
 	return next
 }
 
 // noticeJump has every CronJob looked at again when the clock was set or the machine slept.
-func (c *CronJobController) noticeJump(before, now time.Time) {
+func (c *cronController[C, J]) noticeJump(before, now time.Time) {
 	switch jumpBetween(before, now) {
 	case noJump:
 		return

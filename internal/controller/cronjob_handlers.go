@@ -6,25 +6,26 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
-
-	"github.com/drover-dev/drover/internal/cronjob"
 )
 
 // jobsOfCronJob is the name of the index over the Jobs in the cache by the UID of the CronJob that controls them.
 const jobsOfCronJob = "cronJob"
 
-var cronIndexers = cache.Indexers{
-	jobsOfCronJob: func(o any) ([]string, error) {
-		if ref := cronJobOf(o.(*batchv1.Job)); ref != nil {
+// cronIndexers are for batch/v1.
+var cronIndexers = batchCronKind().indexers()
+
+func (k cronKind[C, J]) indexers() cache.Indexers {
+	return cache.Indexers{jobsOfCronJob: func(o any) ([]string, error) {
+		if ref := k.cronJobOf(o.(J)); ref != nil {
 			return []string{string(ref.UID)}, nil
 		}
 		return nil, nil
-	},
+	}}
 }
 
 // cronJobOf returns the reference to the CronJob that controls j, or nil.
-func cronJobOf(j *batchv1.Job) *metav1.OwnerReference {
-	if ref := metav1.GetControllerOfNoCopy(j); ref != nil && ref.Kind == "CronJob" && ref.APIVersion == batchv1.SchemeGroupVersion.String() {
+func (k *cronKind[C, J]) cronJobOf(j J) *metav1.OwnerReference {
+	if ref := metav1.GetControllerOfNoCopy(j); ref != nil && ref.Kind == "CronJob" && ref.APIVersion == k.apiVersion {
 		return ref
 	}
 	return nil
@@ -42,66 +43,66 @@ func slimCronJob(obj any) (any, error) {
 // The handlers do no work: they have those CronJobs looked at for which something has changed that a decision may depend on. Our
 // own writes coming back are no news.
 
-func (c *CronJobController) cronAdded(cron *batchv1.CronJob) {
+func (c *cronController[C, J]) cronAdded(cron C) {
 	key := keyOf(cron)
-	c.states.of(key, cron.UID) // known from now on, for the case that the clock is set
-	c.queue.LookIfNewer(key, cron.ResourceVersion)
+	c.states.of(key, cron.GetUID()) // known from now on, for the case that the clock is set
+	c.queue.LookIfNewer(key, cron.GetResourceVersion())
 }
 
-func (c *CronJobController) cronUpdated(before, after *batchv1.CronJob) {
+func (c *cronController[C, J]) cronUpdated(before, after C) {
 	if sameVersion(before, after) {
 		return
 	}
 	key := keyOf(after)
-	if state := c.states.get(key); state == nil || state.uid != after.UID || state.isNews(after.ResourceVersion) {
-		c.queue.LookIfNewer(key, after.ResourceVersion)
+	if state := c.states.get(key); state == nil || state.uid != after.GetUID() || state.isNews(after.GetResourceVersion()) {
+		c.queue.LookIfNewer(key, after.GetResourceVersion())
 	}
 }
 
-func (c *CronJobController) cronDeleted(cron *batchv1.CronJob) { c.queue.Look(keyOf(cron)) }
+func (c *cronController[C, J]) cronDeleted(cron C) { c.queue.Look(keyOf(cron)) }
 
-func (c *CronJobController) childAdded(j *batchv1.Job) {
-	if ref := cronJobOf(j); ref != nil {
-		if state := c.states.get(j.Namespace + "/" + ref.Name); state != nil && state.uid == ref.UID && state.expected(j.Name) {
+func (c *cronController[C, J]) childAdded(j J) {
+	if ref := c.kind.cronJobOf(j); ref != nil {
+		if state := c.states.get(j.GetNamespace() + "/" + ref.Name); state != nil && state.uid == ref.UID && state.expected(j.GetName()) {
 			return
 		}
 	}
 	c.wakeOwner(j)
 }
 
-func (c *CronJobController) childUpdated(before, after *batchv1.Job) {
+func (c *cronController[C, J]) childUpdated(before, after J) {
 	if sameVersion(before, after) {
 		return
 	}
-	oldRef, ref := cronJobOf(before), cronJobOf(after)
+	oldRef, ref := c.kind.cronJobOf(before), c.kind.cronJobOf(after)
 	switch {
 	case oldRef != nil && (ref == nil || oldRef.UID != ref.UID):
 		c.wakeOwner(before)
 		c.wakeOwner(after)
-	case ref != nil && (oldRef == nil || matters(before, after)):
+	case ref != nil && (oldRef == nil || c.matters(before, after)):
 		c.wakeOwner(after)
 	}
 }
 
-func (c *CronJobController) childDeleted(j *batchv1.Job) { c.wakeOwner(j) }
+func (c *cronController[C, J]) childDeleted(j J) { c.wakeOwner(j) }
 
 // matters reports whether a change of a Job may change what its CronJob needs.
 //
 // Differs: upstream looks at the CronJob whenever a Job's counters move.
-func matters(before, after *batchv1.Job) bool {
-	b, a := cronjob.ChildFromBatch(before), cronjob.ChildFromBatch(after)
+func (c *cronController[C, J]) matters(before, after J) bool {
+	b, a := c.kind.child(before), c.kind.child(after)
 	b.ResourceVersion, b.Started = a.ResourceVersion, a.Started // these only tell of the Job
 	return a != b
 }
 
 // wakeOwner has the CronJob that controls j looked at.
-func (c *CronJobController) wakeOwner(j *batchv1.Job) {
-	ref := cronJobOf(j)
+func (c *cronController[C, J]) wakeOwner(j J) {
+	ref := c.kind.cronJobOf(j)
 	if ref == nil {
 		return
 	}
-	cron, err := c.crons.CronJobs(j.Namespace).Get(ref.Name)
-	if err != nil || cron.UID != ref.UID {
+	cron, exists, err := c.cached(j.GetNamespace() + "/" + ref.Name)
+	if err != nil || !exists || cron.GetUID() != ref.UID {
 		return // it is not known yet, and is looked at when it is; or no more
 	}
 	c.queue.Look(keyOf(cron))

@@ -8,14 +8,13 @@ import (
 	"sync"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/drover-dev/drover/internal/cronjob"
 )
 
 // cronState is what is remembered of one CronJob between its turns. All of it can be had again from the API server.
-type cronState struct {
+type cronState[C apiObject] struct {
 	uid types.UID
 
 	mu      sync.Mutex
@@ -26,8 +25,8 @@ type cronState struct {
 
 	// What follows belongs to the worker whose turn it is; the queue gives a key to one worker at a time.
 
-	stored     *batchv1.CronJob // newer than what the cache holds: the answer to a write of ours
-	decided    string           // the version on which it was last decided what it needs
+	stored     C      // newer than what the cache holds: the answer to a write of ours; nil: nothing is
+	decided    string // the version on which it was last decided what it needs
 	rules      *cronjob.Rules
 	rulesFrom  rulesSource
 	memory     cronjob.Memory
@@ -47,7 +46,7 @@ var ruleNotes = [...]string{
 	cronjob.AnnotationOnEdit, cronjob.AnnotationConcurrency, cronjob.AnnotationMaxActive,
 }
 
-func rulesSourceOf(c *batchv1.CronJob) rulesSource {
+func rulesSourceOf(c *cronjob.CronJob) rulesSource {
 	s := rulesSource{generation: c.Generation}
 	for _, key := range ruleNotes {
 		if v, ok := c.Annotations[key]; ok {
@@ -65,7 +64,7 @@ func (s rulesSource) equal(o rulesSource) bool {
 }
 
 // beginWrite notes that the watch may tell of a write of ours before its answer comes.
-func (s *cronState) beginWrite() {
+func (s *cronState[C]) beginWrite() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.writing = true
@@ -73,7 +72,7 @@ func (s *cronState) beginWrite() {
 
 // endWrite notes the version that a write has made, "" if it made none, and returns others of which the watch has told
 // meanwhile.
-func (s *cronState) endWrite(version string) (others []string) {
+func (s *cronState[C]) endWrite(version string) (others []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.writing = false
@@ -90,7 +89,7 @@ func (s *cronState) endWrite(version string) (others []string) {
 }
 
 // beginStart notes that the watch will tell of a Job that we create.
-func (s *cronState) beginStart(job string) {
+func (s *cronState[C]) beginStart(job string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.making == nil || len(s.making) > maxMaking {
@@ -100,7 +99,7 @@ func (s *cronState) beginStart(job string) {
 }
 
 // endStart notes whether it was created, and reports whether the watch has told of it although that is not known.
-func (s *cronState) endStart(job string, created bool) (seen bool) {
+func (s *cronState[C]) endStart(job string, created bool) (seen bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	seen = s.making[job].seen
@@ -113,7 +112,7 @@ func (s *cronState) endStart(job string, created bool) (seen bool) {
 }
 
 // expected reports whether a new Job that the watch tells of is one that we create, so that it is no news.
-func (s *cronState) expected(job string) bool {
+func (s *cronState[C]) expected(job string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m, ok := s.making[job]
@@ -134,7 +133,7 @@ const maxMaking = 64
 
 // isNews reports whether a version that the watch tells of is to be looked at now. While a write is under way that shows only
 // when it ends.
-func (s *cronState) isNews(version string) bool {
+func (s *cronState[C]) isNews(version string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.writing {
@@ -145,52 +144,55 @@ func (s *cronState) isNews(version string) bool {
 }
 
 // newest returns the later of what the cache holds and what we have written ourselves.
-func (s *cronState) newest(cached *batchv1.CronJob) *batchv1.CronJob {
-	if s.stored == nil {
+func (s *cronState[C]) newest(cached C) C {
+	var nothing C
+	if s.stored == nothing {
 		return cached
 	}
 	if isAsNew(cached, s.stored) {
-		s.stored = nil
+		s.stored = nothing
 		return cached
 	}
 	return s.stored
 }
 
 // cronStates holds the states of all CronJobs by key. It is safe for concurrent use.
-type cronStates struct {
+type cronStates[C apiObject] struct {
 	mu    sync.Mutex
-	byKey map[string]*cronState
+	byKey map[string]*cronState[C]
 }
 
-func newCronStates() *cronStates { return &cronStates{byKey: map[string]*cronState{}} }
+func newCronStates[C apiObject]() *cronStates[C] {
+	return &cronStates[C]{byKey: map[string]*cronState[C]{}}
+}
 
 // of returns the state of the CronJob with that key and UID, a new one if there was none or that of another UID.
-func (s *cronStates) of(key string, uid types.UID) *cronState {
+func (s *cronStates[C]) of(key string, uid types.UID) *cronState[C] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	state := s.byKey[key]
 	if state == nil || state.uid != uid {
-		state = &cronState{uid: uid}
+		state = &cronState[C]{uid: uid}
 		s.byKey[key] = state
 	}
 	return state
 }
 
 // get returns the state of the CronJob with that key, or nil.
-func (s *cronStates) get(key string) *cronState {
+func (s *cronStates[C]) get(key string) *cronState[C] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.byKey[key]
 }
 
-func (s *cronStates) drop(key string) {
+func (s *cronStates[C]) drop(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.byKey, key)
 }
 
 // keys returns every key, in order.
-func (s *cronStates) keys() []string {
+func (s *cronStates[C]) keys() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Sorted(maps.Keys(s.byKey))

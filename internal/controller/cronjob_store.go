@@ -10,10 +10,8 @@ import (
 	"sync"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/drover-dev/drover/internal/cronjob"
 )
@@ -28,10 +26,10 @@ const (
 var errRestless = errors.New("it changes all the time")
 
 // arm plans the write of what is not stored yet.
-func (s *cronTurn) arm() {
+func (s *cronTurn[C, J]) arm() {
 	c := s.c
 	now := c.clock.Now()
-	switch s.state.memory.Record(cronjob.FromBatch(s.cron), c.cfg.Options).Urgency {
+	switch s.state.memory.Record(s.facts(), c.cfg.Options).Urgency {
 	case cronjob.Nothing:
 	case cronjob.Eventually:
 		c.queue.StoreAt(s.key, now.Add(c.cfg.LedgerDelay))
@@ -46,7 +44,7 @@ func (s *cronTurn) arm() {
 }
 
 // store writes what is not stored yet, and looks at the CronJob again where a decision waits for that.
-func (s *cronTurn) store(ctx context.Context) error {
+func (s *cronTurn[C, J]) store(ctx context.Context) error {
 	stored, err := s.write(ctx)
 	if apierrors.IsNotFound(err) || ctx.Err() != nil {
 		return nil //nolint:nilerr // the watch will tell that it is gone; or the process ends
@@ -70,66 +68,67 @@ func (s *cronTurn) store(ctx context.Context) error {
 
 // write brings the stored status and ledger up to date, on the newest version that there is. It reports whether nothing is left
 // to be stored.
-func (s *cronTurn) write(ctx context.Context) (stored bool, err error) {
+func (s *cronTurn[C, J]) write(ctx context.Context) (stored bool, err error) {
 	for range storeTries {
-		r := s.state.memory.Record(cronjob.FromBatch(s.cron), s.c.cfg.Options)
+		r := s.state.memory.Record(s.facts(), s.c.cfg.Options)
 		if r.Urgency == cronjob.Nothing {
 			return true, nil
 		}
-		next := &batchv1.CronJob{ObjectMeta: s.cron.ObjectMeta, Spec: s.cron.Spec, Status: r.Status.ToBatch()}
-		if r.Ledger != s.cron.Annotations[cronjob.LedgerAnnotation] {
-			next.Annotations = maps.Clone(s.cron.Annotations)
-			if next.Annotations == nil {
-				next.Annotations = map[string]string{}
+		annotations := s.cron.GetAnnotations()
+		if r.Ledger != annotations[cronjob.LedgerAnnotation] {
+			annotations = maps.Clone(annotations)
+			if annotations == nil {
+				annotations = map[string]string{}
 			}
-			next.Annotations[cronjob.LedgerAnnotation] = r.Ledger
+			annotations[cronjob.LedgerAnnotation] = r.Ledger
 		}
+		next := s.c.kind.withStatus(s.cron, r.Status, annotations)
 		s.state.beginWrite()
-		version, err := s.c.api.StoreCronStatus(ctx, next)
+		version, err := s.c.api.StoreCronStatus(ctx, s.cron, next)
 		for _, other := range s.state.endWrite(version) {
 			s.c.queue.LookIfNewer(s.key, other)
 		}
 		switch {
 		case err == nil:
-			next.ResourceVersion = version
+			next.SetResourceVersion(version)
 			s.cron, s.state.stored = next, next
-			s.c.log.Debug("Stored status", "cronJob", s.key, "active", len(next.Status.Active), "lastScheduleTime", next.Status.LastScheduleTime)
+			s.c.log.Debug("Stored status", "cronJob", s.key, "active", len(r.Status.Active), "lastScheduleTime", r.Status.LastSchedule)
 			return true, nil
 		case !apierrors.IsConflict(err):
 			return false, err
 		}
 		// Somebody else has changed it. What is to be stored can be applied to any version.
-		live, getErr := s.c.api.CronJob(ctx, s.cron.Namespace, s.cron.Name)
+		live, getErr := s.c.api.CronJob(ctx, s.cron.GetNamespace(), s.cron.GetName())
 		switch {
 		case getErr != nil:
 			return false, getErr
-		case live.UID != s.cron.UID:
-			return false, apierrors.NewNotFound(batchv1.Resource("cronjobs"), s.cron.Name)
+		case live.GetUID() != s.cron.GetUID():
+			return false, apierrors.NewNotFound(s.c.kind.crons, s.cron.GetName())
 		}
-		if n, cmpErr := resourceversion.CompareResourceVersion(live.ResourceVersion, s.cron.ResourceVersion); cmpErr == nil && n < 0 {
+		if n, cmpErr := resourceversion.CompareResourceVersion(live.GetResourceVersion(), s.cron.GetResourceVersion()); cmpErr == nil && n < 0 {
 			return false, err // an API server that lags behind; the next try meets another
 		}
-		_, _ = slimCronJob(live)
+		live.SetManagedFields(nil)
 		s.cron, s.state.stored = live, live // the watch has it looked at
 	}
-	return false, apierrors.NewConflict(batchv1.Resource("cronjobs"), s.cron.Name, errRestless)
+	return false, apierrors.NewConflict(s.c.kind.crons, s.cron.GetName(), errRestless)
 }
 
 // storeAll writes what no turn has stored when the controller ends, as far as cfg.StopTime allows: statuses first, then ledgers.
 // What is not written can be found out again, but for why due times were skipped of late.
-func (c *CronJobController) storeAll(ctx context.Context) {
+func (c *cronController[C, J]) storeAll(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.StopTime)
 	defer cancel()
-	var left []*cronTurn
-	urgency := map[*cronTurn]cronjob.Urgency{}
+	var left []*cronTurn[C, J]
+	urgency := map[*cronTurn[C, J]]cronjob.Urgency{}
 	for _, key := range c.states.keys() {
 		if s := c.leftTurn(key); s != nil {
 			left = append(left, s)
-			urgency[s] = s.state.memory.Record(cronjob.FromBatch(s.cron), c.cfg.Options).Urgency
+			urgency[s] = s.state.memory.Record(s.facts(), c.cfg.Options).Urgency
 		}
 	}
-	slices.SortStableFunc(left, func(a, b *cronTurn) int { return int(urgency[b] - urgency[a]) })
-	next := make(chan *cronTurn)
+	slices.SortStableFunc(left, func(a, b *cronTurn[C, J]) int { return int(urgency[b] - urgency[a]) })
+	next := make(chan *cronTurn[C, J])
 	var workers sync.WaitGroup
 	for range min(c.cfg.Workers, len(left)) {
 		workers.Go(func() {
@@ -151,15 +150,14 @@ func (c *CronJobController) storeAll(ctx context.Context) {
 }
 
 // leftTurn returns a turn for what is left to be done for a CronJob, or nil where it is no more.
-func (c *CronJobController) leftTurn(key string) *cronTurn {
+func (c *cronController[C, J]) leftTurn(key string) *cronTurn[C, J] {
 	state := c.states.get(key)
-	namespace, name, err := cache.SplitMetaNamespaceKey(key)
-	if state == nil || err != nil {
+	if state == nil {
 		return nil
 	}
-	cached, err := c.crons.CronJobs(namespace).Get(name)
-	if err != nil || cached.UID != state.uid {
+	cached, exists, err := c.cached(key)
+	if err != nil || !exists || cached.GetUID() != state.uid {
 		return nil
 	}
-	return &cronTurn{c: c, key: key, state: state, cron: state.newest(cached)}
+	return &cronTurn[C, J]{c: c, key: key, state: state, cron: state.newest(cached)}
 }

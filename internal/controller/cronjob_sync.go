@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/cache"
@@ -17,21 +16,21 @@ import (
 )
 
 // sync does what was asked for one CronJob.
-func (c *CronJobController) sync(ctx context.Context, key string, asked cronAsk) error {
+func (c *cronController[C, J]) sync(ctx context.Context, key string, asked cronAsk) error {
 	namespace, name, err := cache.SplitMetaNamespaceKey(key)
 	if err != nil || namespace == "" || name == "" {
 		return fmt.Errorf("reading the key %q of a CronJob: want namespace/name", key)
 	}
-	cached, err := c.crons.CronJobs(namespace).Get(name)
-	if apierrors.IsNotFound(err) {
+	cached, exists, err := c.cached(key)
+	if err != nil {
+		return fmt.Errorf("reading CronJob %s from the cache: %w", key, err)
+	}
+	if !exists {
 		c.states.drop(key)
 		c.queue.Forget(key)
 		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("reading CronJob %s from the cache: %w", key, err)
-	}
-	s := &cronTurn{c: c, key: key, state: c.states.of(key, cached.UID)}
+	s := &cronTurn[C, J]{c: c, key: key, state: c.states.of(key, cached.GetUID())}
 	s.cron = s.state.newest(cached)
 	if asked.Look || asked.Version != "" && isNewer(asked.Version, s.state.decided) {
 		if err := s.look(ctx, asked.Due); err != nil {
@@ -52,15 +51,18 @@ func isNewer(version, than string) bool {
 }
 
 // cronTurn is one turn of one CronJob.
-type cronTurn struct {
-	c     *CronJobController
+type cronTurn[C, J apiObject] struct {
+	c     *cronController[C, J]
 	key   string
-	state *cronState
-	cron  *batchv1.CronJob // changes with every write
+	state *cronState[C]
+	cron  C // changes with every write
 }
 
+// facts returns what decisions look at of the CronJob.
+func (s *cronTurn[C, J]) facts() *cronjob.CronJob { return s.c.kind.facts(s.cron) }
+
 // look decides what the CronJob needs next, does it, and plans the next look.
-func (s *cronTurn) look(ctx context.Context, due bool) error {
+func (s *cronTurn[C, J]) look(ctx context.Context, due bool) error {
 	o, err := s.observe()
 	if err != nil {
 		return err
@@ -80,7 +82,7 @@ func (s *cronTurn) look(ctx context.Context, due bool) error {
 	}
 	out.At = s.c.clock.Now()
 	a := cronjob.Account(o, plan, out)
-	s.state.memory, s.state.decided = a.Memory, s.cron.ResourceVersion
+	s.state.memory, s.state.decided = a.Memory, s.cron.GetResourceVersion()
 	s.state.afterStore = plan.AfterStore
 	for _, e := range plan.Events {
 		s.c.events.Event(s.cron, e.Type, e.Reason, e.Message)
@@ -89,7 +91,7 @@ func (s *cronTurn) look(ctx context.Context, due bool) error {
 		s.c.events.Event(s.cron, e.Type, e.Reason, e.Message)
 	}
 	for _, skew := range a.Skew {
-		cronSkew.Observe(skew.Seconds())
+		s.c.kind.observeSkew(skew)
 	}
 	if len(a.Because) > 0 {
 		s.c.log.Debug("Acted", "cronJob", s.key, "because", a.Because)
@@ -117,13 +119,13 @@ func anyRefused(starts []cronjob.StartOutcome) bool {
 	return false
 }
 
-func (s *cronTurn) observe() (cronjob.Observed, error) {
-	found, err := s.c.jobs.ByIndex(jobsOfCronJob, string(s.cron.UID))
+func (s *cronTurn[C, J]) observe() (cronjob.Observed, error) {
+	found, err := s.c.jobs.ByIndex(jobsOfCronJob, string(s.cron.GetUID()))
 	if err != nil {
 		return cronjob.Observed{}, fmt.Errorf("reading the Jobs of CronJob %s from the cache: %w", s.key, err)
 	}
-	facts := cronjob.FromBatch(s.cron)
-	if from := rulesSourceOf(s.cron); s.state.rules == nil || !from.equal(s.state.rulesFrom) {
+	facts := s.facts()
+	if from := rulesSourceOf(facts); s.state.rules == nil || !from.equal(s.state.rulesFrom) {
 		s.state.rules, s.state.rulesFrom = cronjob.Read(facts, s.c.zones.load, s.c.cfg.Local), from
 	}
 	o := cronjob.Observed{
@@ -131,20 +133,20 @@ func (s *cronTurn) observe() (cronjob.Observed, error) {
 		Children: make([]cronjob.Child, 0, len(found)),
 	}
 	for _, j := range found {
-		if j := j.(*batchv1.Job); j.Namespace == s.cron.Namespace {
-			o.Children = append(o.Children, cronjob.ChildFromBatch(j))
+		if j := j.(J); j.GetNamespace() == s.cron.GetNamespace() {
+			o.Children = append(o.Children, s.c.kind.child(j))
 		}
 	}
 	return o, nil
 }
 
 // act carries a plan out but for its tidying up.
-func (s *cronTurn) act(ctx context.Context, p cronjob.Plan) cronjob.Outcomes {
+func (s *cronTurn[C, J]) act(ctx context.Context, p cronjob.Plan) cronjob.Outcomes {
 	var out cronjob.Outcomes
 	for _, ref := range p.Check {
-		j, err := s.c.api.Job(ctx, s.cron.Namespace, ref.Name)
-		if err == nil && j.UID != ref.UID {
-			err = apierrors.NewNotFound(batchv1.Resource("jobs"), ref.Name)
+		j, err := s.c.api.Job(ctx, s.cron.GetNamespace(), ref.Name)
+		if err == nil && j.GetUID() != ref.UID {
+			err = apierrors.NewNotFound(s.c.kind.jobs, ref.Name)
 		}
 		out.Check = append(out.Check, cronjob.CheckOutcome{Err: err})
 	}
@@ -158,25 +160,25 @@ func (s *cronTurn) act(ctx context.Context, p cronjob.Plan) cronjob.Outcomes {
 	for _, start := range p.Start {
 		r := s.start(ctx, start)
 		out.Start = append(out.Start, r)
-		if r.Err != nil && (r.Job == nil || r.Job.Controller != s.cron.UID) {
+		if r.Err != nil && (r.Job == nil || r.Job.Controller != s.cron.GetUID()) {
 			break
 		}
 	}
 	return out
 }
 
-func (s *cronTurn) delete(ctx context.Context, d cronjob.Deletion) error {
-	err := s.c.api.DeleteJobWithPods(ctx, s.cron.Namespace, d.Name, d.UID)
+func (s *cronTurn[C, J]) delete(ctx context.Context, d cronjob.Deletion) error {
+	err := s.c.api.DeleteJobWithPods(ctx, s.cron.GetNamespace(), d.Name, d.UID)
 	if err == nil {
-		s.c.log.Debug("Deleted Job", "cronJob", s.key, "job", s.cron.Namespace+"/"+d.Name, "uid", d.UID)
+		s.c.log.Debug("Deleted Job", "cronJob", s.key, "job", s.cron.GetNamespace()+"/"+d.Name, "uid", d.UID)
 	}
 	return err
 }
 
 // start creates a Job. Where its name is taken the answer says by whom.
-func (s *cronTurn) start(ctx context.Context, start cronjob.Start) cronjob.StartOutcome {
+func (s *cronTurn[C, J]) start(ctx context.Context, start cronjob.Start) cronjob.StartOutcome {
 	s.state.beginStart(start.Name)
-	j, err := s.c.api.CreateJob(ctx, cronjob.JobFor(s.cron, start))
+	j, err := s.c.api.CreateJob(ctx, s.c.kind.jobFor(s.cron, start))
 	if s.state.endStart(start.Name, err == nil) {
 		s.c.queue.Look(s.key)
 	}
@@ -186,16 +188,12 @@ func (s *cronTurn) start(ctx context.Context, start cronjob.Start) cronjob.Start
 		s.c.log.Debug("Created Job", "cronJob", s.key, "job", keyOf(j), "due", start.Due, "late", now.Sub(start.Due))
 	case apierrors.IsAlreadyExists(err):
 		var getErr error
-		if j, getErr = s.c.api.Job(ctx, s.cron.Namespace, start.Name); getErr != nil {
-			err, j = errors.Join(err, fmt.Errorf("finding out whose it is: %w", getErr)), nil
+		if j, getErr = s.c.api.Job(ctx, s.cron.GetNamespace(), start.Name); getErr != nil {
+			return cronjob.StartOutcome{Err: errors.Join(err, fmt.Errorf("finding out whose it is: %w", getErr)), At: now}
 		}
 	default:
-		j = nil
+		return cronjob.StartOutcome{Err: err, At: now}
 	}
-	r := cronjob.StartOutcome{Err: err, At: now}
-	if j != nil {
-		child := cronjob.ChildFromBatch(j)
-		r.Job = &child
-	}
-	return r
+	child := s.c.kind.child(j)
+	return cronjob.StartOutcome{Err: err, At: now, Job: &child}
 }

@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	batchlisters "k8s.io/client-go/listers/batch/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -456,7 +455,7 @@ func TestTheControllerStartsOnTheSecondAndEndsWhenAsked(t *testing.T) {
 		api := &liveCronAPI{cluster: cluster}
 		c := newCronJobController(CronJobConfig{Workers: 3}, api, noEvents{}, clock.RealClock{}, slog.New(slog.DiscardHandler))
 		crons, jobs := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}), cache.NewIndexer(cache.MetaNamespaceKeyFunc, cronIndexers)
-		c.crons, c.jobs = batchlisters.NewCronJobLister(crons), jobs
+		c.crons, c.jobs = crons, jobs
 		for i := range 20 {
 			cron := cluster.SubmitCronJob(aCronJob(fmt.Sprintf("c%d", i), []string{"* * * * *", "*/5 * * * *", "@every 90s"}[i%3]))
 			must(t, crons.Add(cron))
@@ -507,7 +506,7 @@ func (a *liveCronAPI) CronJob(_ context.Context, namespace, name string) (*batch
 	return a.cluster.GetCronJob(namespace, name)
 }
 
-func (a *liveCronAPI) StoreCronStatus(_ context.Context, c *batchv1.CronJob) (string, error) {
+func (a *liveCronAPI) StoreCronStatus(_ context.Context, _, c *batchv1.CronJob) (string, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.cluster.PutCronJobStatus(c)

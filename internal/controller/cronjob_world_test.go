@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	batchlisters "k8s.io/client-go/listers/batch/v1"
 	"k8s.io/client-go/tools/cache"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
@@ -68,7 +67,7 @@ func (w *cronWorld) start() {
 	w.c = newCronJobController(w.cfg, simulatedCronAPI{w.cluster}, w, w.clock, slog.New(slog.DiscardHandler))
 	w.cronCache = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	w.jobCache = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cronIndexers)
-	w.c.crons, w.c.jobs = batchlisters.NewCronJobLister(w.cronCache), w.jobCache
+	w.c.crons, w.c.jobs = w.cronCache, w.jobCache
 	w.seenCrons, w.seenJobs = w.cluster.Version(), w.cluster.Version()
 	for _, j := range w.cluster.Jobs() {
 		must(w.t, w.jobCache.Add(slimmed(j)))
@@ -333,7 +332,7 @@ func (a simulatedCronAPI) CronJob(_ context.Context, namespace, name string) (*b
 	return a.GetCronJob(namespace, name)
 }
 
-func (a simulatedCronAPI) StoreCronStatus(_ context.Context, c *batchv1.CronJob) (string, error) {
+func (a simulatedCronAPI) StoreCronStatus(_ context.Context, _, c *batchv1.CronJob) (string, error) {
 	return a.PutCronJobStatus(c)
 }
 

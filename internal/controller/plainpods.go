@@ -101,8 +101,8 @@ type PlainPodController struct {
 	synced []cache.InformerSynced
 	caches *VolcanoCaches
 	own    informers.SharedInformerFactory // of sets: nobody else follows them, and only where there are Volcano's kinds
-	queue  keyQueue // pods by "namespace/name"
-	empty  keyQueue // sets without pods by "kind/namespace/name"
+	queue  keyQueue                        // pods by "namespace/name"
+	empty  keyQueue                        // sets without pods by "kind/namespace/name"
 	ready  chan struct{}
 }
 

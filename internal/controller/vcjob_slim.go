@@ -30,6 +30,7 @@ func (s *slimmer) vcPod(p *corev1.Pod, spec corev1.PodSpec) *corev1.Pod {
 	}
 	p.Status = corev1.PodStatus{
 		Phase:                 p.Status.Phase,
+		PodIP:                 p.Status.PodIP, // for the probes of JobFlows
 		Conditions:            unplaced,
 		ContainerStatuses:     s.vcStatuses(p.Status.ContainerStatuses),
 		InitContainerStatuses: s.vcStatuses(p.Status.InitContainerStatuses),

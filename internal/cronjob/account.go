@@ -83,7 +83,7 @@ type account struct {
 }
 
 func (a *account) tell(t Topic, args ...any) {
-	a.out.Events = append(a.out.Events, a.o.Options.Wording.event(t, args...))
+	a.out.Events = a.o.Options.Wording.add(a.out.Events, t, args...)
 }
 
 func (a *account) wake(at time.Time) {
@@ -230,7 +230,7 @@ func (a *account) exists(s Start, r StartOutcome) bool {
 		a.failed(s.Due, r.Err.Error(), nil)
 		return false
 	case r.Job.Controller != a.o.CronJob.UID:
-		a.tell(FailedCreate, r.Err)
+		a.tell(ForeignJob, r.Err)
 		a.failed(s.Due, s.Name+" exists and belongs to another owner", r.Err)
 		return false
 	}

@@ -43,14 +43,19 @@ func FromBatch(c *batchv1.CronJob) *CronJob {
 		out.Spec.Concurrency = Replace
 	default: // Allow
 	}
-	if s := c.Spec.StartingDeadlineSeconds; s != nil {
-		deadline := maxDeadline
-		if *s < int64(maxDeadline/time.Second) {
-			deadline = time.Duration(*s) * time.Second
-		}
-		out.Spec.StartingDeadline = &deadline
-	}
+	out.Spec.StartingDeadline = deadlineOf(c.Spec.StartingDeadlineSeconds)
 	return out
+}
+
+func deadlineOf(seconds *int64) *time.Duration {
+	if seconds == nil {
+		return nil
+	}
+	deadline := maxDeadline
+	if *seconds < int64(maxDeadline/time.Second) {
+		deadline = time.Duration(*seconds) * time.Second
+	}
+	return &deadline
 }
 
 // maxDeadline is as good as none: a hundred years.

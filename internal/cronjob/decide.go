@@ -155,7 +155,7 @@ func (d *decision) because(format string, args ...any) {
 }
 
 func (d *decision) tell(t Topic, args ...any) {
-	d.plan.Events = append(d.plan.Events, d.o.Options.Wording.event(t, args...))
+	d.plan.Events = d.o.Options.Wording.add(d.plan.Events, t, args...)
 }
 
 // told returns an instant in the words of Because: in UTC.

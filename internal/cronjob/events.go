@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/drover-dev/drover/internal/volcano/batch"
 )
 
 // SkewMetric is the histogram of Accounting.Skew. Buckets in seconds: 1, 2, 4, … 512.
@@ -41,13 +43,15 @@ const (
 	FailedCreate  // error
 	Created       // name
 	BadAnnotation // error
+	ReplacedJob   // a Job is deleted to make room for the next: name
+	ForeignJob    // the name of the next Job is taken by another's: error
 	topics
 )
 
 // Wording is how a kind of CronJob speaks to its users.
 type Wording struct {
 	JobAPIVersion string        // of the Jobs that the status lists; their kind is Job
-	Events        [topics]Event // what events say, by topic; messages are formats of package fmt
+	Events        [topics]Event // what events say, by topic; messages are formats of package fmt. Without a reason: nothing
 }
 
 // BatchWording returns the words of batch/v1 CronJobs: those of Kubernetes v1.37, which users and tools know letter for letter,
@@ -74,13 +78,38 @@ func BatchWording() Wording {
 		FailedCreate:  {warning, "FailedCreate", "Error creating job: %v"},
 		Created:       {normal, "SuccessfulCreate", "Created job %v"},
 		BadAnnotation: {warning, "InvalidAnnotation", "%v"},
+		ForeignJob:    {warning, "FailedCreate", "Error creating job: %v"},
 	}}
 }
 
-func (w *Wording) event(t Topic, args ...any) Event {
+// VolcanoWording returns the words of CronJobs of Volcano: its reasons, as far as it has one.
+func VolcanoWording() Wording {
+	const normal, warning = corev1.EventTypeNormal, corev1.EventTypeWarning
+	w := BatchWording()
+	w.JobAPIVersion = batch.GroupVersion.String()
+	for topic, event := range map[Topic]Event{
+		UnexpectedJob:       {warning, "OrphanedJob", "Found a job that the controller did not create or forgot: %s"},
+		MissingJob:          {normal, "StaleReference", "Active job is gone: %v"},
+		UnknownTimeZone:     {warning, "InvalidTimeZone", "invalid timeZone: %q: %s"},
+		UnsupportedSchedule: {warning, "UnsupportedSchedule", "TZ in schedule %q is not supported: use timeZone"},
+		UnparseableSchedule: {warning, "UnParseableCronJobSchedule", "unparseable schedule: %q : %s"},
+		AlreadyActive:       {normal, "ForbidConcurrent", "Not starting job because an earlier one is active and concurrencyPolicy is Forbid"},
+		ReplacedJob:         {normal, "ReplaceConcurrent", "Deleting active job %s because concurrencyPolicy is Replace"},
+		ForeignJob:          {warning, "ForeignJob", "The name of the job is taken: %v"},
+	} {
+		w.Events[topic] = event
+	}
+	return w
+}
+
+// add appends the event about a topic to events, if there is one.
+func (w *Wording) add(events []Event, t Topic, args ...any) []Event {
 	e := w.Events[t]
+	if e.Reason == "" {
+		return events
+	}
 	if len(args) > 0 {
 		e.Message = fmt.Sprintf(e.Message, args...)
 	}
-	return e
+	return append(events, e)
 }

@@ -51,6 +51,13 @@ func DefaultOptions() Options {
 	}
 }
 
+// VolcanoOptions returns the bounds and texts for CronJobs of Volcano.
+func VolcanoOptions() Options {
+	o := DefaultOptions()
+	o.Wording = VolcanoWording()
+	return o
+}
+
 // CronJob is what this package looks at of a CronJob of any kind.
 type CronJob struct {
 	Namespace, Name string

@@ -77,6 +77,9 @@ func (d *decision) replace() bool {
 		}
 		d.plan.Replace = append(d.plan.Replace, del)
 	}
+	for _, del := range d.plan.Replace {
+		d.tell(ReplacedJob, del.Name)
+	}
 	if n := len(d.plan.Replace); n > 0 {
 		d.because("%d Jobs are replaced", n)
 	}

@@ -168,7 +168,7 @@ func Text(o vcjob.Observed) string {
 	}
 	switch {
 	case len(plan.Because) > 0:
-	case plan.Now || plan.Group != nil && !plan.GroupSoon || plan.DropObjects || len(plan.Create)+len(plan.Delete)+len(plan.Commands) > 0:
+	case plan.Now || plan.Group != nil || plan.Native != nil || plan.DropObjects || len(plan.Create)+len(plan.Delete)+len(plan.Commands) > 0:
 		fmt.Fprintf(&b, "  now       something is left to do for the controller, which tries again and again\n")
 	default:
 		fmt.Fprintf(&b, "  now       nothing is left to do until something happens\n")

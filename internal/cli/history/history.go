@@ -9,9 +9,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	batchv1 "k8s.io/api/batch/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/drover-dev/drover/internal/cli/command"
 	"github.com/drover-dev/drover/internal/cli/pick"
@@ -94,7 +91,7 @@ func Run(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
-	observed, err := Observe(ctx, client, namespace, o.Ref.Name, f.Clock.Now().In(f.ControllerZone()))
+	observed, _, err := workload.Observe(ctx, client, namespace, o.Ref, f.Clock.Now().In(f.ControllerZone()))
 	if err != nil {
 		return pick.Explain(ctx, f, o.Ref, "telling the history of", err)
 	}
@@ -148,31 +145,4 @@ func dueCell(e Entry) string {
 		return e.Due.Format(dueLayout)
 	}
 	return fmt.Sprintf("%s … %s (%d)", e.Due.Format(dueLayout), e.Through.Format(dueLayout), e.Count)
-}
-
-// Observe reads a CronJob and its Jobs as decisions look at them, without the memory that its controller has. now is in the zone of
-// schedules that name none.
-func Observe(ctx context.Context, client kubernetes.Interface, namespace, name string, now time.Time) (cronjob.Observed, error) {
-	c, err := client.BatchV1().CronJobs(namespace).Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return cronjob.Observed{}, err
-	}
-	jobs, err := client.BatchV1().Jobs(namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return cronjob.Observed{}, fmt.Errorf("listing its Jobs: %w", err)
-	}
-	return observed(c, jobs.Items, now), nil
-}
-
-func observed(c *batchv1.CronJob, jobs []batchv1.Job, now time.Time) cronjob.Observed {
-	facts := cronjob.FromBatch(c)
-	o := cronjob.Observed{
-		CronJob: facts, Rules: cronjob.Read(facts, time.LoadLocation, now.Location()), Now: now, Options: cronjob.DefaultOptions(),
-	}
-	for i := range jobs {
-		if metav1.IsControlledBy(&jobs[i], c) {
-			o.Children = append(o.Children, cronjob.ChildFromBatch(&jobs[i]))
-		}
-	}
-	return o
 }

@@ -55,7 +55,7 @@ func TestFlags(t *testing.T) {
 		"no prefix":       {args: []string{"pi", "--prefix=false"}, want: Options{Ref: ref, Tail: -1, Prefix: &no}},
 		"nobody":          {err: "logs takes one NAME or TYPE/NAME, but there are 0"},
 		"two":             {args: []string{"a", "b"}, err: "logs takes one NAME or TYPE/NAME, but there are 2"},
-		"a wrong type":    {args: []string{"pod/x"}, err: `"pod/x" has an unknown type "pod": known are jobs, cronjobs, vcjobs`},
+		"a wrong type":    {args: []string{"pod/x"}, err: `"pod/x" has an unknown type "pod": known are jobs, cronjobs, vcjobs, cronvcjobs, jobflows`},
 		"a wrong index":   {args: []string{"pi", "--index=-1"}, err: "--index [-1]: they start at 0"},
 		"a wrong while":   {args: []string{"pi", "--since=-1m"}, err: "--since -1m0s: it cannot be negative"},
 	}

@@ -119,8 +119,8 @@ func TestWrongCommandLines(t *testing.T) {
 		meant []string
 		try   []string
 	}{
-		"a mistyped type":           {args: []string{"jbos"}, want: `unknown type "jbos": known are jobs, cronjobs, vcjobs`, meant: []string{"jobs"}},
-		"a name where a type is":    {args: []string{"render"}, want: `unknown type "render": known are jobs, cronjobs, vcjobs`, try: []string{"drover ls jobs render   if that is a name"}},
+		"a mistyped type":           {args: []string{"jbos"}, want: `unknown type "jbos": known are jobs, cronjobs, vcjobs, cronvcjobs, jobflows`, meant: []string{"jobs"}},
+		"a name where a type is":    {args: []string{"render"}, want: `unknown type "render": known are jobs, cronjobs, vcjobs, cronvcjobs, jobflows`, try: []string{"drover ls jobs render   if that is a name"}},
 		"names everywhere":          {args: []string{"jobs", "pi", "-A"}, want: "names are looked up in one namespace: leave out --all-namespaces"},
 		"names and labels":          {args: []string{"jobs", "pi", "-l", "x"}, want: "names and --selector exclude each other"},
 		"watching several names":    {args: []string{"jobs", "a", "b", "-w"}, want: "--watch follows one name or all: leave out the names or all but one"},

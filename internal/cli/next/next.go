@@ -13,7 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/drover-dev/drover/internal/cli/command"
@@ -128,11 +130,19 @@ func parseTime(text string, now time.Time) (time.Time, error) {
 // Due is one line of the list.
 type Due struct {
 	Namespace string    `json:"namespace"`
+	Kind      string    `json:"kind,omitempty"` // cronvcjob for a CronJob of Volcano
 	CronJob   string    `json:"cronJob"`
 	Due       time.Time `json:"due"` // in the zone of the schedule
 	UTC       time.Time `json:"utc"`
 	Start     time.Time `json:"start"` // Due, moved within the spread window
 	Notes     []string  `json:"notes,omitempty"`
+}
+
+func (d Due) name() string {
+	if d.Kind == "" {
+		return d.CronJob
+	}
+	return d.Kind + "/" + d.CronJob
 }
 
 // Run lists the due times.
@@ -148,9 +158,13 @@ func Run(ctx context.Context, o *Options) error {
 	}
 	var all []Due
 	for i := range crons {
-		due, problem := o.coming(&crons[i])
+		c := crons[i]
+		due, problem := o.coming(c.CronJob)
 		if problem != "" {
-			f.Printf("%s/%s: %s\n", crons[i].Namespace, crons[i].Name, problem)
+			f.Printf("%s/%s: %s\n", c.Namespace, c.Name, problem)
+		}
+		for i := range due {
+			due[i].Kind = c.kind
 		}
 		all = append(all, due...)
 	}
@@ -169,7 +183,7 @@ func Run(ctx context.Context, o *Options) error {
 	now := f.Clock.Now()
 	for _, d := range all {
 		cells := []string{
-			d.CronJob, d.Due.Format("Mon 2006-01-02 15:04:05 MST"), d.UTC.Format("2006-01-02 15:04:05"), in(d.Start.Sub(now)), strings.Join(d.Notes, "; "),
+			d.name(), d.Due.Format("Mon 2006-01-02 15:04:05 MST"), d.UTC.Format("2006-01-02 15:04:05"), in(d.Start.Sub(now)), strings.Join(d.Notes, "; "),
 		}
 		if o.AllNamespaces {
 			cells = slices.Insert(cells, 0, d.Namespace)
@@ -186,7 +200,21 @@ func in(d time.Duration) string {
 	return duration.HumanDuration(d)
 }
 
-func (o *Options) find(ctx context.Context) ([]batchv1.CronJob, error) {
+// found is a CronJob of any kind.
+type found struct {
+	*cronjob.CronJob
+	kind string // "" for batch/v1
+}
+
+func foundOf(kind *workload.Kind, o runtime.Object) found {
+	f := found{CronJob: kind.Cron.Facts(o), kind: kind.Name}
+	if kind.GroupVersionKind.Group == batchv1.GroupName {
+		f.kind = ""
+	}
+	return f
+}
+
+func (o *Options) find(ctx context.Context) ([]found, error) {
 	f := o.Factory
 	client, err := f.Kubernetes()
 	if err != nil {
@@ -198,31 +226,42 @@ func (o *Options) find(ctx context.Context) ([]batchv1.CronJob, error) {
 			return nil, err
 		}
 	}
-	var crons []batchv1.CronJob
+	var crons []found
 	for _, ref := range o.Refs {
-		c, err := client.BatchV1().CronJobs(namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+		c, err := ref.Kind.Open(client, namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 		if err != nil {
 			return nil, pick.Explain(ctx, f, ref, "finding the due times of", err)
 		}
-		crons = append(crons, *c)
+		crons = append(crons, foundOf(ref.Kind, c))
 	}
 	if len(o.Refs) > 0 {
 		return crons, nil
 	}
-	list, err := client.BatchV1().CronJobs(namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("listing cronjobs: %w", err)
+	for _, kind := range workload.Kinds() {
+		if kind.Cron == nil {
+			continue
+		}
+		list, err := kind.Open(client, namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("listing %s: %w", kind.Plural, err)
+		}
+		err = meta.EachListItem(list, func(c runtime.Object) error {
+			crons = append(crons, foundOf(kind, c))
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("listing %s: %w", kind.Plural, err)
+		}
 	}
-	return list.Items, nil
+	return crons, nil
 }
 
 // coming returns the due times of one CronJob, o.Count at most, or why there are none.
-func (o *Options) coming(c *batchv1.CronJob) (due []Due, problem string) {
-	facts := cronjob.FromBatch(c)
+func (o *Options) coming(facts *cronjob.CronJob) (due []Due, problem string) {
 	rules := cronjob.Read(facts, time.LoadLocation, o.Factory.ControllerZone())
 	s := rules.Schedule()
 	if s == nil {
-		return nil, fmt.Sprintf("the schedule %q cannot be read", c.Spec.Schedule)
+		return nil, fmt.Sprintf("the schedule %q cannot be read", facts.Spec.Schedule)
 	}
 	zone := s.Zone()
 	at := workload.NextDue(facts, rules, o.From.Add(-rules.Offset()-1)) // what is due at From belongs to it
@@ -236,7 +275,7 @@ func (o *Options) coming(c *batchv1.CronJob) (due []Due, problem string) {
 			break
 		}
 		local := at.In(zone)
-		d := Due{Namespace: c.Namespace, CronJob: c.Name, Due: local, UTC: at.UTC(), Start: start.In(zone)}
+		d := Due{Namespace: facts.Namespace, CronJob: facts.Name, Due: local, UTC: at.UTC(), Start: start.In(zone)}
 		if lost := lostBetween(s, before, local); lost != "" {
 			d.Notes = append(d.Notes, lost)
 		}

@@ -30,16 +30,16 @@ func TestParse(t *testing.T) {
 		err   string
 	}{
 		"names":                               {args: []string{"a", "job/b"}, refs: []string{"job.batch/a", "job.batch/b"}},
-		"labels choose of all kinds":          {pick: pick.Pick{Selector: "x=y"}, kinds: []string{"job", "cronjob", "vcjob"}},
+		"labels choose of all kinds":          {pick: pick.Pick{Selector: "x=y"}, kinds: []string{"job", "cronjob", "vcjob", "cronvcjob", "jobflow"}},
 		"or of one":                           {pick: pick.Pick{All: true}, args: []string{"jobs"}, kinds: []string{"job"}},
 		"nothing is a mistake, not all":       {err: "which one? Give NAME or TYPE/NAME, --selector or --all"},
 		"labels and all":                      {pick: pick.Pick{Selector: "x", All: true}, err: "--selector and --all exclude each other"},
-		"a name beside labels is no type":     {pick: pick.Pick{Selector: "x"}, args: []string{"pi"}, err: `unknown type "pi": known are jobs, cronjobs, vcjobs`},
+		"a name beside labels is no type":     {pick: pick.Pick{Selector: "x"}, args: []string{"pi"}, err: `unknown type "pi": known are jobs, cronjobs, vcjobs, cronvcjobs, jobflows`},
 		"a selector that cannot be read":      {pick: pick.Pick{Selector: "=x"}, err: `--selector "=x": found '=', expected: !, identifier, or 'end of string'`},
 		"a name that cannot be one":           {args: []string{"job/"}, err: `"job/" is not a name: write NAME or TYPE/NAME`},
 		"types may be separated by commas":    {pick: pick.Pick{All: true}, args: []string{"jobs,job"}, kinds: []string{"job", "job"}},
-		"a mistyped type beside labels":       {pick: pick.Pick{All: true}, args: []string{"jbos"}, err: `unknown type "jbos": known are jobs, cronjobs, vcjobs`},
-		"an unknown type before a slash":      {args: []string{"pod/a"}, err: `"pod/a" has an unknown type "pod": known are jobs, cronjobs, vcjobs`},
+		"a mistyped type beside labels":       {pick: pick.Pick{All: true}, args: []string{"jbos"}, err: `unknown type "jbos": known are jobs, cronjobs, vcjobs, cronvcjobs, jobflows`},
+		"an unknown type before a slash":      {args: []string{"pod/a"}, err: `"pod/a" has an unknown type "pod": known are jobs, cronjobs, vcjobs, cronvcjobs, jobflows`},
 		"the same object under two spellings": {args: []string{"a", "jobs/a"}, refs: []string{"job.batch/a"}},
 	}
 	for name, tc := range cases {

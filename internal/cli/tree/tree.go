@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tree is the command that shows a Volcano Job with its tasks, partitions and pods. Start reading at Run; Text is pure.
+// Package tree is the command that shows a Volcano Job with its tasks, partitions and pods, or a JobFlow with its Jobs. Start reading
+// at Run; Text and FlowText are pure.
 package tree
 
 import (
@@ -32,16 +33,24 @@ type Options struct {
 func NewCommand(f *command.Factory, run func(context.Context, *Options) error) *cobra.Command {
 	o := &Options{Factory: f}
 	return &cobra.Command{
-		Use:   "tree vcjob/NAME",
-		Short: "Show a Volcano Job with its tasks, partitions and pods",
+		Use:   "tree vcjob/NAME | jobflow/NAME",
+		Short: "Show a Volcano Job with its tasks and pods, or a JobFlow with its Jobs",
 		Long: `Show a Volcano Job with its tasks, partitions and pods. An attempt is a round of the Job: pods of the first have attempt 1.
+Of a JobFlow it shows the Jobs, those that others depend on first, and what is waited for.
 
 ` + command.ExitCodesHelp(command.ExitOK, command.ExitFailed, command.ExitDeleted, command.ExitUsage, command.ExitUnreachable),
-		Example: `  drover tree vcjob/train`,
+		Example: `  drover tree vcjob/train
+  drover tree jobflow/nightly`,
 		Args: func(_ *cobra.Command, args []string) error {
-			ref, err := explain.One(args)
-			o.Ref = ref
-			return err
+			refs, err := workload.ParseRefs(args)
+			switch {
+			case err != nil:
+				return &command.Error{Err: err, Code: command.ExitUsage}
+			case len(refs) != 1 || refs[0].Kind.Name != workload.VCJob && refs[0].Kind.Name != workload.JobFlow:
+				return command.Usagef("which one? Give vcjob/NAME or jobflow/NAME")
+			}
+			o.Ref = refs[0]
+			return nil
 		},
 		ValidArgsFunction: pick.CompleteKind(f, workload.VCJob),
 		RunE:              func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), o) },
@@ -59,11 +68,21 @@ func Run(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
-	observed, err := explain.Observe(ctx, client, namespace, o.Ref.Name, f.Clock.Now())
-	if err != nil {
-		return pick.Explain(ctx, f, o.Ref, "showing", err)
+	var text string
+	if o.Ref.Kind.Name == workload.JobFlow {
+		observed, err := observeFlow(ctx, client, namespace, o.Ref.Name, f.Clock.Now())
+		if err != nil {
+			return pick.Explain(ctx, f, o.Ref, "showing", err)
+		}
+		text = FlowText(observed)
+	} else {
+		observed, err := explain.Observe(ctx, client, namespace, o.Ref.Name, f.Clock.Now())
+		if err != nil {
+			return pick.Explain(ctx, f, o.Ref, "showing", err)
+		}
+		text = Text(observed)
 	}
-	_, err = fmt.Fprint(f.Streams.Out, Text(observed))
+	_, err = fmt.Fprint(f.Streams.Out, text)
 	return err
 }
 

@@ -14,8 +14,10 @@ import (
 	"github.com/drover-dev/drover/internal/cli/explain"
 	"github.com/drover-dev/drover/internal/cli/tree"
 	"github.com/drover-dev/drover/internal/cli/workload"
+	"github.com/drover-dev/drover/internal/jobflow"
 	"github.com/drover-dev/drover/internal/vcjob"
 	"github.com/drover-dev/drover/internal/volcano/batch"
+	"github.com/drover-dev/drover/internal/volcano/flow"
 	"github.com/drover-dev/drover/internal/volcano/scheduling"
 )
 
@@ -108,5 +110,36 @@ func TestListsOfVolcanoJobsShowTheirTasks(t *testing.T) {
 	want := []string{"Running", "2", "master 1/1 worker 1/2", "1", "default", "2m"}
 	if diff := cmp.Diff(want, k.Cells(observed().Job, now)); diff != "" {
 		t.Errorf("cells (-want +got):\n%s", diff)
+	}
+}
+
+func TestTreeShowsTheJobsOfAFlowAndWhatTheyWaitFor(t *testing.T) {
+	f := &flow.JobFlow{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "f", UID: "flow"},
+		Spec: flow.JobFlowSpec{Flows: []flow.Flow{
+			{Name: "b", DependsOn: &flow.DependsOn{Targets: []string{"a"}}}, {Name: "a"}, {Name: "c", DependsOn: &flow.DependsOn{Targets: []string{"b"}}},
+		}},
+		Status: flow.JobFlowStatus{State: flow.State{Phase: flow.Running}, CompletedJobs: []string{"f-a"}},
+	}
+	job := func(name string, phase batch.JobPhase) *batch.Job {
+		return &batch.Job{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, OwnerReferences: []metav1.OwnerReference{jobflow.ControllerRef(f)}},
+			Spec:       batch.JobSpec{Tasks: []batch.TaskSpec{{Name: "t", Replicas: 2}}},
+			Status: batch.JobStatus{
+				State:           batch.JobState{Phase: phase},
+				TaskStatusCount: map[string]batch.TaskState{"t": {Phase: map[corev1.PodPhase]int32{corev1.PodRunning: 1}}},
+			},
+		}
+	}
+	o := jobflow.Observed{Flow: f, Jobs: map[string]*batch.Job{"f-a": job("f-a", batch.Completed), "f-b": job("f-b", batch.Running)}}
+	want := `jobflow/f  Running  1/3 jobs completed
+├─ a  job f-a  Completed
+│  └─ task t  1/2
+├─ b  job f-b  Running  after a
+│  └─ task t  1/2
+└─ c  after b  waits for f-b to complete
+`
+	if diff := cmp.Diff(want, tree.FlowText(o)); diff != "" {
+		t.Errorf("tree (-want +got):\n%s", diff)
 	}
 }

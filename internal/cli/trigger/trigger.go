@@ -14,7 +14,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/drover-dev/drover/internal/cli/command"
-	"github.com/drover-dev/drover/internal/cli/history"
 	"github.com/drover-dev/drover/internal/cli/pick"
 	"github.com/drover-dev/drover/internal/cli/workload"
 	"github.com/drover-dev/drover/internal/cronjob"
@@ -71,7 +70,7 @@ func Run(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
-	observed, err := history.Observe(ctx, client, namespace, o.Ref.Name, f.Clock.Now().In(f.ControllerZone()))
+	observed, cron, err := workload.Observe(ctx, client, namespace, o.Ref, f.Clock.Now().In(f.ControllerZone()))
 	if err != nil {
 		return pick.Explain(ctx, f, o.Ref, "triggering", err)
 	}
@@ -79,13 +78,16 @@ func Run(ctx context.Context, o *Options) error {
 	if err != nil {
 		problem := &command.Error{Err: err}
 		if errors.Is(err, cronjob.ErrBlocked) {
-			problem.Try = []string{
-				fmt.Sprintf("drover trigger %s   without --respect-concurrency, to start it beside the other", o.Ref.Name),
+			name := o.Ref.Name
+			if kind := o.Ref.Kind; kind.Name != "cronjob" {
+				name = kind.Name + "/" + name
 			}
+			problem.Try = []string{fmt.Sprintf("drover trigger %s   without --respect-concurrency, to start it beside the other", name)}
 		}
 		return problem
 	}
-	jobs := client.BatchV1().Jobs(namespace)
+	kind := workload.Lookup(o.Ref.Kind.Cron.Jobs)
+	jobs := kind.Open(client, namespace)
 	for _, d := range plan.Replace {
 		err := jobs.Delete(ctx, d.Name, metav1.DeleteOptions{
 			PropagationPolicy: ptr.To(metav1.DeletePropagationBackground), Preconditions: &metav1.Preconditions{UID: &d.UID},
@@ -93,18 +95,13 @@ func Run(ctx context.Context, o *Options) error {
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return pick.Wrap(f, o.Ref, "replacing "+d.Name+" of", err)
 		}
-		f.Printf("%s deleted, to be replaced\n", workload.Lookup("job").Qualified(d.Name))
-	}
-	cron, err := client.BatchV1().CronJobs(namespace).Get(ctx, o.Ref.Name, metav1.GetOptions{})
-	if err != nil {
-		return pick.Explain(ctx, f, o.Ref, "triggering", err)
+		f.Printf("%s deleted, to be replaced\n", kind.Qualified(d.Name))
 	}
 	for _, start := range plan.Start {
-		j, err := jobs.Create(ctx, cronjob.JobFor(cron, start), metav1.CreateOptions{FieldManager: command.FieldManager})
-		if err != nil {
+		if err := o.Ref.Kind.Cron.Start(ctx, client, cron, start, metav1.CreateOptions{FieldManager: command.FieldManager}); err != nil {
 			return pick.Wrap(f, o.Ref, "triggering", err)
 		}
-		if _, err := fmt.Fprintln(f.Streams.Out, workload.Lookup("job").Qualified(j.Name)); err != nil {
+		if _, err := fmt.Fprintln(f.Streams.Out, kind.Qualified(start.Name)); err != nil {
 			return err
 		}
 	}

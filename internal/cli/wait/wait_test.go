@@ -36,7 +36,7 @@ func TestFlags(t *testing.T) {
 	}{
 		"a name":              {args: []string{"pi"}, want: wait.Options{Pick: pick.Pick{Refs: refs("pi")}}},
 		"names and a timeout": {args: []string{"job/a", "b", "--timeout", "90s"}, want: wait.Options{Pick: pick.Pick{Refs: refs("a", "b")}, Timeout: 90 * time.Second}},
-		"labels":              {args: []string{"-l", "x=y"}, want: wait.Options{Pick: pick.Pick{Kinds: []*workload.Kind{workload.Lookup("job"), workload.Lookup("vcjob")}, Selector: "x=y"}}},
+		"labels":              {args: []string{"-l", "x=y"}, want: wait.Options{Pick: pick.Pick{Kinds: []*workload.Kind{workload.Lookup("job"), workload.Lookup("vcjob"), workload.Lookup("jobflow")}, Selector: "x=y"}}},
 		"a CronJob":           {args: []string{"cronjob/backup"}, err: "cronjob.batch/backup never ends: wait for one of its Jobs, which drover history cronjob/backup lists"},
 		"CronJobs":            {args: []string{"cronjobs", "--all"}, err: "cronjobs never end: wait for Jobs"},
 		"nothing":             {err: "which one? Give NAME or TYPE/NAME, --selector or --all"},

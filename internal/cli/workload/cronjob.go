@@ -3,11 +3,15 @@
 package workload
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/client-go/kubernetes"
@@ -24,9 +28,21 @@ func cronJobKind() *Kind {
 		Endless:          true,
 		Summarize:        func(o runtime.Object) Summary { return SummarizeCronJob(o.(*batchv1.CronJob)) },
 		Columns:          []string{"SCHEDULE", "TZ", "SUSPEND", "ACTIVE", "LAST", "RESULT", "NEXT"},
-		Cells:            func(o runtime.Object, now time.Time) []string { return cronJobCells(o.(*batchv1.CronJob), now) },
+		Cells: func(o runtime.Object, now time.Time) []string {
+			return cronJobCells(cronjob.FromBatch(o.(*batchv1.CronJob)), now)
+		},
 		SuspendPatch: func(suspend bool) []byte {
 			return fmt.Appendf(nil, `{"spec":{"suspend":%t}}`, suspend)
+		},
+		Cron: &Cron{
+			Jobs: "job", Options: cronjob.DefaultOptions(),
+			Facts: func(o runtime.Object) *cronjob.CronJob { return cronjob.FromBatch(o.(*batchv1.CronJob)) },
+			Child: func(o runtime.Object) cronjob.Child { return cronjob.ChildFromBatch(o.(*batchv1.Job)) },
+			Start: func(ctx context.Context, client kubernetes.Interface, o runtime.Object, s cronjob.Start, opts metav1.CreateOptions) error {
+				j := cronjob.JobFor(o.(*batchv1.CronJob), s)
+				_, err := client.BatchV1().Jobs(j.Namespace).Create(ctx, j, opts)
+				return err
+			},
 		},
 		Open: func(client kubernetes.Interface, namespace string) Client {
 			return Adapt(client.BatchV1().CronJobs(namespace))
@@ -34,34 +50,69 @@ func cronJobKind() *Kind {
 	}
 }
 
+// Cron is what commands about schedules need to know about a kind of CronJob. Its functions panic on objects of other kinds.
+type Cron struct {
+	Jobs    string // name of the kind of its Jobs
+	Options cronjob.Options
+	Facts   func(cron runtime.Object) *cronjob.CronJob
+	Child   func(job runtime.Object) cronjob.Child
+	// Start creates the Job that a start asks for.
+	Start func(ctx context.Context, client kubernetes.Interface, cron runtime.Object, s cronjob.Start, opts metav1.CreateOptions) error
+}
+
+// Observe reads a CronJob of any kind and its Jobs as decisions look at them, without the memory that its controller has. now is in
+// the zone of schedules that name none.
+func Observe(ctx context.Context, client kubernetes.Interface, namespace string, ref Ref, now time.Time) (cronjob.Observed, runtime.Object, error) {
+	kind := ref.Kind.Cron
+	cron, err := ref.Kind.Open(client, namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	if err != nil {
+		return cronjob.Observed{}, nil, err
+	}
+	jobs, err := Lookup(kind.Jobs).Open(client, namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return cronjob.Observed{}, nil, fmt.Errorf("listing its Jobs: %w", err)
+	}
+	facts := kind.Facts(cron)
+	o := cronjob.Observed{CronJob: facts, Rules: cronjob.Read(facts, time.LoadLocation, now.Location()), Now: now, Options: kind.Options}
+	err = meta.EachListItem(jobs, func(job runtime.Object) error {
+		if metav1.IsControlledBy(job.(metav1.Object), cron.(metav1.Object)) {
+			o.Children = append(o.Children, kind.Child(job))
+		}
+		return nil
+	})
+	return o, cron, err
+}
+
 // SummarizeCronJob sums a CronJob up.
 func SummarizeCronJob(c *batchv1.CronJob) Summary {
-	s := Summary{Status: "Scheduled", Active: len(c.Status.Active), Images: images(c.Spec.JobTemplate.Spec.Template.Spec.Containers)}
+	return summarizeCron(cronjob.FromBatch(c), c.Spec.JobTemplate.Spec.Template.Spec.Containers)
+}
+
+func summarizeCron(c *cronjob.CronJob, containers []corev1.Container) Summary {
+	s := Summary{Status: "Scheduled", Active: len(c.Status.Active), Images: images(containers)}
 	if s.Active > 0 {
 		s.Status = "Running"
 	}
-	if c.Spec.Suspend != nil && *c.Spec.Suspend {
+	if c.Spec.Suspend {
 		s.Status, s.Outcome = "Suspended", Stopped
 	}
-	if c.DeletionTimestamp != nil {
+	if c.Deleting {
 		s.Status = "Terminating"
 	}
 	return s
 }
 
-func cronJobCells(c *batchv1.CronJob, now time.Time) []string {
-	facts := cronjob.FromBatch(c)
+func cronJobCells(c *cronjob.CronJob, now time.Time) []string {
 	zone := ""
 	if c.Spec.TimeZone != nil {
 		zone = *c.Spec.TimeZone
 	}
 	last := ""
-	if t := c.Status.LastScheduleTime; t != nil {
-		last = duration.HumanDuration(now.Sub(t.Time))
+	if t := c.Status.LastSchedule; !t.IsZero() {
+		last = duration.HumanDuration(now.Sub(t))
 	}
 	return []string{
-		c.Spec.Schedule, zone, strconv.FormatBool(facts.Spec.Suspend), strconv.Itoa(len(c.Status.Active)), last, lastResult(facts),
-		untilNext(facts, now),
+		c.Spec.Schedule, zone, strconv.FormatBool(c.Spec.Suspend), strconv.Itoa(len(c.Status.Active)), last, lastResult(c), untilNext(c, now),
 	}
 }
 
@@ -119,14 +170,15 @@ func NextDue(c *cronjob.CronJob, rules *cronjob.Rules, after time.Time) time.Tim
 	return rules.Schedule().Next(from)
 }
 
-// CronJobName reads an argument that can mean nothing but a CronJob: "NAME", "cronjob/NAME" or what else CronJobs are called.
+// CronJobName reads an argument that can mean nothing but a CronJob: "NAME", "cronjob/NAME" or what else CronJobs are called, those of
+// Volcano too. A bare name means one of batch/v1.
 func CronJobName(arg string) (Ref, error) {
 	kind := Lookup("cronjob")
 	ref, err := ParseRef(arg)
 	switch {
 	case err != nil:
 		return Ref{}, err
-	case ref.Kind.Name == kind.Name:
+	case ref.Kind.Cron != nil:
 		return ref, nil
 	case arg == ref.Name: // without a type
 		return Ref{Kind: kind, Name: arg}, nil

@@ -43,6 +43,8 @@ type Kind struct {
 	SuspendPatch func(suspend bool) []byte
 	// Command asks the kind's controller for an action on an object; nil for a kind that takes no such orders.
 	Command func(ctx context.Context, client kubernetes.Interface, o runtime.Object, action string) error
+	// Cron is for kinds that make Jobs at the times of a schedule; nil: the kind is none of them.
+	Cron *Cron
 	// Open returns the client of the kind in a namespace; "" means all namespaces.
 	Open func(client kubernetes.Interface, namespace string) Client
 }
@@ -64,7 +66,7 @@ func (k *Kind) answersTo(name string) bool {
 
 // Kinds returns the kinds in the order in which they are listed. A name without a type means the first.
 func Kinds() []*Kind {
-	return []*Kind{jobKind(), cronJobKind(), vcJobKind()}
+	return []*Kind{jobKind(), cronJobKind(), vcJobKind(), vcCronJobKind(), jobFlowKind()}
 }
 
 // Lookup returns the kind that is called so, or nil.

@@ -30,7 +30,7 @@ func TestParseRefs(t *testing.T) {
 		"both ways mixed":                         {args: []string{"jobs", "pi", "job/e"}, want: []string{"job.batch/pi", "job.batch/e"}},
 		"a Job may be called like a type":         {args: []string{"jobs"}, want: []string{"job.batch/jobs"}},
 		"an object named twice counts once":       {args: []string{"pi", "job/pi"}, want: []string{"job.batch/pi"}},
-		"an unknown type is named":                {args: []string{"pod/x"}, err: `"pod/x" has an unknown type "pod": known are jobs, cronjobs, vcjobs`},
+		"an unknown type is named":                {args: []string{"pod/x"}, err: `"pod/x" has an unknown type "pod": known are jobs, cronjobs, vcjobs, cronvcjobs, jobflows`},
 		"a type without a name is no name":        {args: []string{"job/"}, err: `"job/" is not a name: write NAME or TYPE/NAME`},
 		"nothing is no name":                      {args: []string{""}, err: `"" is not a name: write NAME or TYPE/NAME`},
 		"a name has no second slash":              {args: []string{"job/a/b"}, err: `"job/a/b" is not a name: write NAME or TYPE/NAME`},

@@ -56,11 +56,11 @@ type JobSpec struct {
 	MinAvailable int32 `json:"minAvailable,omitempty"`
 	// Volumes that every container of every task gets.
 	// +optional
-	Volumes []VolumeSpec `json:"volumes,omitempty"`
+	Volumes []VolumeSpec `json:"volumes,omitempty" patchStrategy:"merge" patchMergeKey:"mountPath"`
 	// The tasks, each a number of pods from one template.
 	// +kubebuilder:validation:MinItems=1
 	// +optional
-	Tasks []TaskSpec `json:"tasks,omitempty"`
+	Tasks []TaskSpec `json:"tasks,omitempty" patchStrategy:"merge" patchMergeKey:"name"`
 	// What to do on which event. The policies of a task come before these.
 	// +optional
 	Policies []LifecyclePolicy `json:"policies,omitempty"`

@@ -58,7 +58,8 @@ func TestHosts(t *testing.T) {
 		"plain":         {nil, "", nil, own + "127.0.0.1\tp\n"},
 		"with a domain": {nil, "sub.ns.svc.x", nil, own + "127.0.0.1\tp.sub.ns.svc.x\tp\n"},
 		"with others of its subdomain": {
-			nil, "sub.ns.svc.x", []string{"127.0.0.1\tq.sub", "127.0.0.1\tr.sub"},
+			nil, "sub.ns.svc.x",
+			[]string{"127.0.0.1\tq.sub", "127.0.0.1\tr.sub"},
 			own + "127.0.0.1\tp.sub.ns.svc.x\tp\n\n# The pods of this subdomain.\n127.0.0.1\tq.sub\n127.0.0.1\tr.sub\n",
 		},
 		"with aliases": {

@@ -19,40 +19,45 @@ import (
 
 func TestCommandLine(t *testing.T) {
 	loopback := net.IPv4(127, 0, 0, 1)
+	all := []string{"*"}
 	cases := map[string]struct {
 		args []string
 		want *Options
 		err  string
 	}{
 		"nothing: the default directory, loopback, any port": {
-			want: &Options{Dir: "/default", DefaultDir: true, BindAddress: loopback},
+			want: &Options{Dir: "/default", DefaultDir: true, BindAddress: loopback, Controllers: all},
 		},
 		"a directory": {
 			args: []string{"--data-dir", "/d"},
-			want: &Options{Dir: "/d", BindAddress: loopback},
+			want: &Options{Dir: "/d", BindAddress: loopback, Controllers: all},
 		},
 		"ephemeral, in a temporary directory": {
 			args: []string{"--ephemeral"},
-			want: &Options{Ephemeral: true, BindAddress: loopback},
+			want: &Options{Ephemeral: true, BindAddress: loopback, Controllers: all},
 		},
 		"ephemeral, in a directory": {
 			args: []string{"--ephemeral", "--data-dir", "/d"},
-			want: &Options{Dir: "/d", Ephemeral: true, BindAddress: loopback},
+			want: &Options{Dir: "/d", Ephemeral: true, BindAddress: loopback, Controllers: all},
 		},
 		"everything else": {
 			args: []string{
 				"--bind-address", "::", "--port", "6443", "--detach", "--feature-gates", "A=true,B=false", "-v", "4",
-				"--images", "/etc/../images.yaml",
+				"--images", "/etc/../images.yaml", "--controllers", "*,-vcjob",
 			},
 			want: &Options{
 				Dir: "/default", DefaultDir: true, BindAddress: net.IPv6unspecified, Port: 6443, Detach: true,
 				FeatureGates: map[string]bool{"A": true, "B": false}, Verbosity: 4,
-				Images: "/images.yaml",
+				Images: "/images.yaml", Controllers: []string{"*", "-vcjob"},
 			},
 		},
 		"an address that is none": {
 			args: []string{"--bind-address", "localhost"},
 			err:  `reading --bind-address: "localhost" is not an IP address`,
+		},
+		"a controller that is none": {
+			args: []string{"--controllers", "jobs"},
+			err:  `--controllers: "jobs" is not known; known are job, cronjob, vcjob`,
 		},
 		"a gate that is neither on nor off": {
 			args: []string{"--feature-gates", "A=perhaps"},

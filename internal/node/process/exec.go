@@ -256,7 +256,7 @@ func (r *Runtime) follow(x *execution, p *plan, e Exec, c *container, s *execStr
 type execStreams struct {
 	theirs  []*os.File // standard input, output and error, for the command
 	stdin   *os.File   // our ends, nil if not wanted
-	outputs []output
+	outputs []*output
 	master  *os.File
 
 	copies sync.WaitGroup // of output
@@ -266,6 +266,30 @@ type execStreams struct {
 type output struct {
 	from *os.File
 	to   io.Writer
+	cut  bool // the copy was interrupted, so that there may be more to read; written before the copies have ended
+}
+
+// drain copies what is there to be read, and waits for nothing.
+func (o *output) drain() {
+	_ = o.from.SetReadDeadline(time.Time{}) // the one that has passed
+	conn, err := o.from.SyscallConn()
+	if err != nil {
+		return
+	}
+	buffer := make([]byte, 32<<10)
+	for {
+		n := 0
+		err := conn.Read(func(fd uintptr) bool {
+			n, _ = unix.Read(int(fd), buffer) // -1 where there is nothing, or a terminal has hung up
+			return true
+		})
+		if err != nil || n <= 0 {
+			return
+		}
+		if _, err := o.to.Write(buffer[:n]); err != nil {
+			return
+		}
+	}
 }
 
 func openStreams(e Exec) (_ *execStreams, err error) {
@@ -299,7 +323,7 @@ func openStreams(e Exec) (_ *execStreams, err error) {
 			return nil, err
 		}
 		s.theirs[i+1] = writer
-		s.outputs = append(s.outputs, output{reader, w})
+		s.outputs = append(s.outputs, &output{from: reader, to: w})
 	}
 	return s, nil
 }
@@ -352,13 +376,14 @@ func (s *execStreams) run(e Exec, master int) {
 		if w == nil {
 			w = io.Discard
 		}
-		s.outputs = append(s.outputs, output{s.master, w})
+		s.outputs = append(s.outputs, &output{from: s.master, to: w})
 	}
 	for _, o := range s.outputs {
 		s.copies.Go(func() {
 			// A terminal ends with EIO. If the other side does not want any more, the command gets to know by SIGPIPE.
-			_, _ = io.Copy(o.to, o.from)
-			if o.from != s.master {
+			_, err := io.Copy(o.to, o.from)
+			o.cut = errors.Is(err, os.ErrDeadlineExceeded)
+			if o.from != s.master && !o.cut {
 				discard(o.from)
 			}
 		})
@@ -415,9 +440,18 @@ func (s *execStreams) finish() {
 	case <-done:
 	case <-grace.C:
 	}
-	// Copies that still wait for input are interrupted; one that waits for a writer of the caller's is waited for.
+	// Copies that still wait for input are interrupted; one that waits for a writer of the caller's is waited for. On a busy machine
+	// they may not have come to read what the command has written before its end, so that is looked for once more.
 	for _, o := range s.outputs {
-		discard(o.from)
+		if o.from.SetReadDeadline(time.Unix(1, 0)) != nil {
+			discard(o.from)
+		}
 	}
 	<-done
+	for _, o := range s.outputs {
+		if o.cut {
+			o.drain()
+		}
+		discard(o.from)
+	}
 }

@@ -226,6 +226,30 @@ func TestExecOnATerminal(t *testing.T) {
 	})
 }
 
+func TestOutputThatNobodyHadTimeToReadIsNotLost(t *testing.T) {
+	reader, writer, err := pipe(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	defer writer.Close() // as somebody who is left behind keeps it open
+	if _, err := writer.WriteString("the last words"); err != nil {
+		t.Fatal(err)
+	}
+	if err := reader.SetReadDeadline(time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	var got strings.Builder
+	o := &output{from: reader, to: &got}
+	if _, err := io.Copy(o.to, o.from); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("the copy ended with %v", err)
+	}
+	o.drain()
+	if got.String() != "the last words" {
+		t.Errorf("read %q", got.String())
+	}
+}
+
 func TestManyExecs(t *testing.T) {
 	eachIsolation(t, func(w *world) {
 		t := w.t

@@ -303,8 +303,12 @@ func eventually(t *testing.T, what string, f func() bool, state func() string) {
 // awaitLog waits until a container has written text.
 func (w *world) awaitLog(id, text string) {
 	w.t.Helper()
-	eventually(w.t, fmt.Sprintf("%q in the log of %q", text, id),
-		func() bool { return strings.Contains(w.rawLog(id), text) }, func() string { return "the log is\n" + w.rawLog(id) })
+	eventually(w.t, fmt.Sprintf("%q in the log of %q", text, id), func() bool {
+		raw := w.rawLog(id)
+		whole := raw[:strings.LastIndexByte(raw, '\n')+1]
+		stdout, stderr := parseLog(w.t, whole) // a line may have come in pieces
+		return strings.Contains(raw, text) || strings.Contains(stdout, text) || strings.Contains(stderr, text)
+	}, func() string { return "the log is\n" + w.rawLog(id) })
 }
 
 // checkNothingLeft fails the test if anything of a closed Runtime on dir is left: processes, mounts, cgroups, files.

@@ -149,7 +149,7 @@ func (s *flowSync) run(ctx context.Context) error {
 		if len(plan.Ask) > 0 {
 			s.ask(ctx, plan.Ask, answers)
 			if ctx.Err() != nil {
-				return nil
+				return ctx.Err()
 			}
 			continue // each time with more answers
 		}

@@ -92,10 +92,10 @@ func (a Amounts) beyond(b Amounts) Amounts {
 // names returns the resources of a in a fixed order: CPU, memory, then the others by name.
 func (a Amounts) names() []corev1.ResourceName {
 	rank := func(n corev1.ResourceName) string {
-		switch n {
-		case corev1.ResourceCPU:
+		if n == corev1.ResourceCPU {
 			return "0"
-		case corev1.ResourceMemory:
+		}
+		if n == corev1.ResourceMemory {
 			return "1"
 		}
 		return "2" + string(n)
@@ -105,19 +105,16 @@ func (a Amounts) names() []corev1.ResourceName {
 
 // words returns an amount for people: "3 CPUs", "4Gi of memory", "2 nvidia.com/gpu".
 func words(name corev1.ResourceName, n int64) string {
-	switch name {
-	case corev1.ResourceCPU:
-		if n == 1000 {
-			return "1 CPU"
-		}
+	switch {
+	case name == corev1.ResourceCPU && n == 1000:
+		return "1 CPU"
+	case name == corev1.ResourceCPU:
 		return number(name, n) + " CPUs"
-	case corev1.ResourcePods:
-		if n == 1 {
-			return "1 pod"
-		}
+	case name == corev1.ResourcePods && n == 1:
+		return "1 pod"
+	case name == corev1.ResourcePods:
 		return number(name, n) + " pods"
-	}
-	if isBytes(name) {
+	case isBytes(name):
 		return number(name, n) + " of " + string(name)
 	}
 	return number(name, n) + " " + string(name)

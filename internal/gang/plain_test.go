@@ -54,7 +54,8 @@ func TestPlainGroup(t *testing.T) {
 			},
 		},
 		"the pods of a set share one, as large as the set says": {
-			plainPod(owned), map[string]string{scheduling.MinMemberKey: "3", "volcano.sh/sla-waiting-time": "1h", "other": "x"},
+			plainPod(owned),
+			map[string]string{scheduling.MinMemberKey: "3", "volcano.sh/sla-waiting-time": "1h", "other": "x"},
 			&scheduling.PodGroup{
 				ObjectMeta: metav1.ObjectMeta{
 					Namespace: "ns", Name: "podgroup-set", OwnerReferences: plainPod(owned).OwnerReferences,
@@ -64,7 +65,8 @@ func TestPlainGroup(t *testing.T) {
 			},
 		},
 		"what is no number means one": {
-			plainPod(owned), map[string]string{scheduling.MinMemberKey: "-3"},
+			plainPod(owned),
+			map[string]string{scheduling.MinMemberKey: "-3"},
 			&scheduling.PodGroup{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "podgroup-set", OwnerReferences: plainPod(owned).OwnerReferences},
 				Spec:       scheduling.PodGroupSpec{MinMember: 1, Queue: "default", MinResources: cpus(1)},

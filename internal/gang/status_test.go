@@ -30,37 +30,53 @@ func TestStatus(t *testing.T) {
 		want  scheduling.PodGroupStatus
 	}{
 		"a new one waits for its queue": {
-			scheduling.PodGroupStatus{}, "no room", Members{},
+			scheduling.PodGroupStatus{},
+			"no room",
+			Members{},
 			scheduling.PodGroupStatus{Phase: scheduling.GroupPending, Conditions: []scheduling.PodGroupCondition{unschedulable(corev1.ConditionTrue, at, "no room")}},
 		},
 		"the time of a condition is that of its beginning": {
-			scheduling.PodGroupStatus{Phase: scheduling.GroupPending, Conditions: []scheduling.PodGroupCondition{unschedulable(corev1.ConditionTrue, before, "no room")}}, "still none", Members{},
+			scheduling.PodGroupStatus{Phase: scheduling.GroupPending, Conditions: []scheduling.PodGroupCondition{unschedulable(corev1.ConditionTrue, before, "no room")}},
+			"still none",
+			Members{},
 			scheduling.PodGroupStatus{Phase: scheduling.GroupPending, Conditions: []scheduling.PodGroupCondition{unschedulable(corev1.ConditionTrue, before, "still none")}},
 		},
 		"an admitted one waits for its pods": {
-			scheduling.PodGroupStatus{Phase: scheduling.GroupPending, Conditions: []scheduling.PodGroupCondition{unschedulable(corev1.ConditionTrue, before, "no room")}}, "", Members{},
+			scheduling.PodGroupStatus{Phase: scheduling.GroupPending, Conditions: []scheduling.PodGroupCondition{unschedulable(corev1.ConditionTrue, before, "no room")}},
+			"",
+			Members{},
 			scheduling.PodGroupStatus{Phase: scheduling.GroupInqueue, Conditions: []scheduling.PodGroupCondition{unschedulable(corev1.ConditionFalse, at, "no room")}},
 		},
 		"one whose pods cannot be placed says why": {
-			scheduling.PodGroupStatus{Phase: scheduling.GroupInqueue}, "", Members{Waiting: 2, Unplaceable: "no CPU"},
+			scheduling.PodGroupStatus{Phase: scheduling.GroupInqueue},
+			"",
+			Members{Waiting: 2, Unplaceable: "no CPU"},
 			scheduling.PodGroupStatus{Phase: scheduling.GroupInqueue, Conditions: []scheduling.PodGroupCondition{unschedulable(corev1.ConditionTrue, at, "no CPU")}},
 		},
 		"enough pods are placed": {
-			scheduling.PodGroupStatus{Phase: scheduling.GroupInqueue, Conditions: []scheduling.PodGroupCondition{unschedulable(corev1.ConditionTrue, before, "no CPU")}}, "", Members{Placed: 1, Running: 1, Waiting: 1},
+			scheduling.PodGroupStatus{Phase: scheduling.GroupInqueue, Conditions: []scheduling.PodGroupCondition{unschedulable(corev1.ConditionTrue, before, "no CPU")}},
+			"",
+			Members{Placed: 1, Running: 1, Waiting: 1},
 			scheduling.PodGroupStatus{Phase: scheduling.GroupRunning, Running: 1, Conditions: []scheduling.PodGroupCondition{unschedulable(corev1.ConditionFalse, at, "no CPU"), scheduled}},
 		},
 		"some run, and others cannot be placed": {
-			scheduling.PodGroupStatus{Phase: scheduling.GroupRunning, Running: 2, Conditions: []scheduling.PodGroupCondition{scheduled}}, "", Members{Running: 1, Waiting: 1, Unplaceable: "no CPU"},
+			scheduling.PodGroupStatus{Phase: scheduling.GroupRunning, Running: 2, Conditions: []scheduling.PodGroupCondition{scheduled}},
+			"",
+			Members{Running: 1, Waiting: 1, Unplaceable: "no CPU"},
 			scheduling.PodGroupStatus{Phase: scheduling.GroupUnknown, Running: 1, Conditions: []scheduling.PodGroupCondition{
 				condition(scheduling.GroupScheduled, corev1.ConditionFalse, at, ReasonScheduled, "2 pods must be placed at once, and are"), unschedulable(corev1.ConditionTrue, at, "no CPU"),
 			}},
 		},
 		"one that has lost a pod which is made again stays Running": {
-			scheduling.PodGroupStatus{Phase: scheduling.GroupRunning, Running: 2, Conditions: []scheduling.PodGroupCondition{scheduled}}, "", Members{Running: 1, Waiting: 1},
+			scheduling.PodGroupStatus{Phase: scheduling.GroupRunning, Running: 2, Conditions: []scheduling.PodGroupCondition{scheduled}},
+			"",
+			Members{Running: 1, Waiting: 1},
 			scheduling.PodGroupStatus{Phase: scheduling.GroupRunning, Running: 1, Conditions: []scheduling.PodGroupCondition{scheduled}},
 		},
 		"all have ended": {
-			scheduling.PodGroupStatus{Phase: scheduling.GroupRunning, Running: 2, Conditions: []scheduling.PodGroupCondition{scheduled}}, "", Members{Succeeded: 2, Failed: 1},
+			scheduling.PodGroupStatus{Phase: scheduling.GroupRunning, Running: 2, Conditions: []scheduling.PodGroupCondition{scheduled}},
+			"",
+			Members{Succeeded: 2, Failed: 1},
 			scheduling.PodGroupStatus{Phase: scheduling.GroupCompleted, Succeeded: 2, Failed: 1, Conditions: []scheduling.PodGroupCondition{scheduled}},
 		},
 	} {
@@ -102,11 +118,14 @@ func TestShortage(t *testing.T) {
 		want    string
 	}{
 		"one node": {
-			Amounts{corev1.ResourceCPU: 3000, "requests.cpu": 3000, "pods": 3, "count/pods": 3}, two, []Holder{{"ns/x", cpu(1)}, {"ns/y", cpu(2)}, {"ns/z", Amounts{"gpu": 1}}},
+			Amounts{corev1.ResourceCPU: 3000, "requests.cpu": 3000, "pods": 3, "count/pods": 3},
+			two,
+			[]Holder{{"ns/x", cpu(1)}, {"ns/y", cpu(2)}, {"ns/z", Amounts{"gpu": 1}}},
 			"needs 3 CPUs at once, the node has 2 free; waiting for ns/y and ns/x (the scheduler says: no)",
 		},
 		"several nodes": {
-			Amounts{corev1.ResourceMemory: 3 << 30}, append(two, Node{"b", Amounts{corev1.ResourceMemory: 1 << 29}}), nil,
+			Amounts{corev1.ResourceMemory: 3 << 30},
+			append(two, Node{"b", Amounts{corev1.ResourceMemory: 1 << 29}}), nil,
 			"needs 3Gi of memory at once, the 2 nodes have 1536Mi free, one of them at most 1Gi (the scheduler says: no)",
 		},
 		"a device that no node has": {

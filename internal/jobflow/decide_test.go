@@ -325,7 +325,8 @@ func TestStatusTellsTheLifeOfEachJob(t *testing.T) {
 	a.Status = batch.JobStatus{
 		State: batch.JobState{Phase: batch.Completed, LastTransitionTime: at(9)}, RetryCount: 1, RunningDuration: &metav1.Duration{Duration: 9 * time.Second},
 		Conditions: []batch.JobCondition{
-			{Status: batch.Pending, LastTransitionTime: ptr.To(at(1))}, {Status: batch.Running, LastTransitionTime: ptr.To(at(3))},
+			{Status: batch.Pending, LastTransitionTime: ptr.To(at(1))},
+			{Status: batch.Running, LastTransitionTime: ptr.To(at(3))},
 			{Status: batch.Completed, LastTransitionTime: ptr.To(at(9))},
 		},
 		TaskStatusCount: map[string]batch.TaskState{"t": {Phase: map[corev1.PodPhase]int32{corev1.PodSucceeded: 1}}},
@@ -339,7 +340,8 @@ func TestStatusTellsTheLifeOfEachJob(t *testing.T) {
 		State: flow.State{Phase: flow.Running}, CompletedJobs: []string{"f-a"}, UnKnowJobs: []string{"f-b"}, PendingJobs: []string{"f-c"},
 		JobStatusList: []flow.JobStatus{
 			{Name: "f-a", State: batch.Completed, StartTimestamp: at(0), EndTimestamp: at(9), RestartCount: 1, RunningHistories: []flow.RunningHistory{
-				{State: batch.Pending, StartTimestamp: at(1), EndTimestamp: at(3)}, {State: batch.Running, StartTimestamp: at(3), EndTimestamp: at(9)},
+				{State: batch.Pending, StartTimestamp: at(1), EndTimestamp: at(3)},
+				{State: batch.Running, StartTimestamp: at(3), EndTimestamp: at(9)},
 				{State: batch.Completed, StartTimestamp: at(9)},
 			}},
 			{Name: "f-b", State: batch.Restarting, StartTimestamp: at(0), RunningHistories: []flow.RunningHistory{
@@ -395,10 +397,9 @@ func TestJobsAreMadeFromTemplateAndPatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	changed := *template.Spec.DeepCopy()
-	changed.TTLSecondsAfterFinished = ptr.To[int32](9)
-	changed.Tasks[0].Replicas = 4
-	c := &changed.Tasks[0].Template.Spec.Containers[0]
+	changed := *template.Spec.Tasks[0].DeepCopy()
+	changed.Replicas = 4
+	c := &changed.Template.Spec.Containers[0]
 	c.Command, c.Env[1].Value = []string{"false"}, "3"
 	var names []string
 	for _, task := range got.Spec.Tasks {
@@ -409,7 +410,7 @@ func TestJobsAreMadeFromTemplateAndPatch(t *testing.T) {
 	}
 	for _, task := range got.Spec.Tasks {
 		if task.Name == "t" {
-			if diff := cmp.Diff(changed.Tasks[0], task); diff != "" {
+			if diff := cmp.Diff(changed, task); diff != "" {
 				t.Errorf("patched task (-want +got):\n%s", diff)
 			}
 		}

@@ -215,8 +215,17 @@ type column struct {
 }
 
 var jobColumns = []column{
-	{"Creation", 15}, {"Phase", 12}, {"JobType", 12}, {"Replicas", 12}, {"Min", 6}, {"Pending", 10}, {"Running", 10}, {"Succeeded", 12},
-	{"Failed", 10}, {"Unknown", 12}, {"RetryCount", 10},
+	{"Creation", 15},
+	{"Phase", 12},
+	{"JobType", 12},
+	{"Replicas", 12},
+	{"Min", 6},
+	{"Pending", 10},
+	{"Running", 10},
+	{"Succeeded", 12},
+	{"Failed", 10},
+	{"Unknown", 12},
+	{"RetryCount", 10},
 }
 
 const nothing = "No resources found\n"

@@ -128,8 +128,14 @@ func jobView(j *batch.Job, events []corev1.Event, now time.Time) string {
 		name  string
 		value int32
 	}{
-		{"Pending", s.Pending}, {"Running", s.Running}, {"Succeeded", s.Succeeded}, {"Failed", s.Failed}, {"Terminating", s.Terminating},
-		{"Unknown", s.Unknown}, {"Retry Count", s.RetryCount}, {"Version", s.Version},
+		{"Pending", s.Pending},
+		{"Running", s.Running},
+		{"Succeeded", s.Succeeded},
+		{"Failed", s.Failed},
+		{"Terminating", s.Terminating},
+		{"Unknown", s.Unknown},
+		{"Retry Count", s.RetryCount},
+		{"Version", s.Version},
 	} {
 		if n.value != 0 {
 			p.line(1, n.name, n.value)

@@ -36,11 +36,13 @@ var (
 // TestKillingEverythingAtAnyMomentLosesAndDoublesNothing kills the whole of drover again and again while an Indexed and a
 // NonIndexed Job run real processes, and then counts.
 func TestKillingEverythingAtAnyMomentLosesAndDoublesNothing(t *testing.T) {
+	t.Parallel() // like the others it waits more than it works
 	crash(t, "kill -9", *killsFlag, (*plane.Plane).Kill)
 }
 
 // TestStoppingAtAnyMomentLosesAndDoublesNothing does the same with SIGTERM.
 func TestStoppingAtAnyMomentLosesAndDoublesNothing(t *testing.T) {
+	t.Parallel()
 	crash(t, "SIGTERM", (*killsFlag+2)/3, func(p *plane.Plane) {
 		if err := p.Stop(); err != nil {
 			t.Errorf("stopping: %v\n%s", err, p.Output())

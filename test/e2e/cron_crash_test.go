@@ -31,6 +31,7 @@ const (
 // TestKillingEverythingAroundDueTimesStartsEachOnce kills the whole of drover again and again while one CronJob or another is due
 // every second, and then looks for a Job for every due time.
 func TestKillingEverythingAroundDueTimesStartsEachOnce(t *testing.T) {
+	t.Parallel()
 	seed := *seedFlag
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano())

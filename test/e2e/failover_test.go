@@ -103,6 +103,7 @@ func asServiceAccount(t *testing.T, p *plane.Plane, namespace, name string) stri
 // two replicas with the rights that these give. The leader is killed while 200 Jobs and 50 Jobs of Volcano are at work and 100 CronJobs
 // are due.
 func TestWorkGoesOnWhenTheLeadingControllerIsKilled(t *testing.T) {
+	t.Parallel()
 	const jobs, vcjobs, crons = 200, 50, 100
 	p := plane.Start(t, plane.Options{Args: []string{"--controllers=-*"}})
 	ctx, kube := t.Context(), p.Client()

@@ -71,6 +71,7 @@ var volcanoEnds = map[string]string{
 // TestVolcanoJobsEndTheSameWhenEverythingIsKilledAtAnyMoment kills the whole of drover again and again, while Jobs restart as a whole,
 // by task and by pod, are aborted, terminated after a delay, and suspended and resumed by Commands. Each must end as it does without.
 func TestVolcanoJobsEndTheSameWhenEverythingIsKilledAtAnyMoment(t *testing.T) {
+	t.Parallel()
 	seed := *seedFlag
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano())

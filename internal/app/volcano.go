@@ -71,7 +71,7 @@ func (c *Controllers) newVolcano(cfg config.Controllers, kube kubernetes.Interfa
 			return err
 		}
 	}
-	if cfg.Gang == config.GangNone || native {
+	if (cfg.Gang == config.GangNone || native) && (cfg.Runs("vcjob") || cfg.Runs("podgroup")) { // who makes PodGroups, admits them
 		p, err := controller.NewGangController(native, vc, c.informers, caches, clock.RealClock{}, c.log.With("controller", "gang"))
 		if err := add("gang", kindsServed, p, err); err != nil {
 			return err

@@ -77,7 +77,7 @@ func (b *builder) controllers(_ context.Context, env *standalone.Env) (standalon
 		gang = config.GangNone
 	}
 	cfg := config.Controllers{
-		Manage: config.ManageAll, Enabled: env.Controllers, Gang: gang, Groups: env.FeatureGates[config.GateWorkloadWithJob],
+		Manage: config.ManageAll, Enabled: env.Controllers, Gang: gang, EventsWait: true, Groups: env.FeatureGates[config.GateWorkloadWithJob],
 	}
 	cfg.InstallKinds = cfg.Runs("vcjob")
 	c, err := app.NewControllers(cfg, env.ClientConfig(controlplane.ControllersUser), env.Log)

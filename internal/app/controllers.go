@@ -47,7 +47,8 @@ type part interface {
 type Controllers struct {
 	informers informers.SharedInformerFactory
 	events    record.EventBroadcaster
-	sink      *eventqueue.Sink
+	sink      record.EventSink
+	queue     *eventqueue.Sink // nil: events do not wait
 	parts     map[string]part
 	order     []string
 	ready     chan struct{}
@@ -66,10 +67,14 @@ func NewControllers(cfg config.Controllers, rc *rest.Config, log *slog.Logger) (
 	c := &Controllers{
 		informers: informers.NewSharedInformerFactory(client, resync),
 		events:    record.NewBroadcaster(record.WithCorrelatorOptions(record.CorrelatorOptions{BurstSize: eventsEach, QPS: eventsRefill})),
-		sink:      eventqueue.New(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")}, log),
+		sink:      &typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")},
 		parts:     map[string]part{},
 		ready:     make(chan struct{}),
 		log:       log,
+	}
+	if cfg.EventsWait {
+		c.queue = eventqueue.New(c.sink, log)
+		c.sink = c.queue
 	}
 	startsFirst := controller.NewPrecedence(clock.RealClock{})
 	if cfg.Runs("job") {
@@ -129,7 +134,9 @@ func (c *Controllers) Run(ctx context.Context) error {
 	defer cancel() // before the informers are waited for
 
 	var running sync.WaitGroup
-	running.Go(func() { c.sink.Run(ctx) })
+	if c.queue != nil {
+		running.Go(func() { c.queue.Run(ctx) })
+	}
 	errs := make(chan error, len(c.parts))
 	for _, name := range c.order {
 		running.Go(func() {

@@ -71,6 +71,10 @@ type Controllers struct {
 	Gang Gang
 	// InstallKinds makes the definitions of Volcano's kinds that are not there, and the queues root and default.
 	InstallKinds bool
+	// EventsWait says that the API server holds events back in a rush, as a plane's does, so that many may have to wait here. Elsewhere
+	// they are written as client-go does it, which loses what it has no room for: a cluster of thousands of CronJobs has better uses for
+	// its API server than four events a start.
+	EventsWait bool
 	// QPS limits the requests a second to the API server; 0 means no limit, as API Priority and Fairness protects it.
 	QPS float32
 }

@@ -45,14 +45,14 @@ type client struct {
 // forking is a request whose outcome is open.
 type forking struct {
 	forked  chan struct{} // closed when pidfd or err is known
-	settled chan struct{} // closed when outcome is known, unless elsewhere
+	settled chan struct{} // closed when reply is known, unless elsewhere
 
 	elsewhere bool // the fork replies to a socket of its own
 	// Written by the client's reader before the channel that stands above is closed.
-	pid     int
-	pidfd   int // owned by whoever receives from forked; -1: none
-	err     error
-	outcome spawner.Reply
+	pid   int
+	pidfd int // owned by whoever receives from forked; -1: none
+	err   error
+	reply spawner.Reply // of a fork whose end may be seen before its reply: read it with the client's outcome
 }
 
 // startClient starts a spawner, which keeps lock open for as long as it or a fork that has no record yet lives.
@@ -139,9 +139,20 @@ func (c *client) fork(cloneFlags uint64, image []byte, fds ...int) (*forking, er
 // flush returns once all replies that the spawner's forks had sent before have been handed out.
 func (c *client) flush() {
 	f := &forking{forked: make(chan struct{}), settled: make(chan struct{}), pidfd: -1}
-	if c.send(f, spawner.Request{}, nil) == nil {
+	switch err := c.send(f, spawner.Request{}, nil); {
+	case err == nil:
 		<-f.settled
+	case errors.Is(err, unix.EPIPE):
+		// Nobody holds the other end any more, but what was sent from there may still be unread.
+		<-c.gone
 	}
+}
+
+// outcome returns what f's reply says, the zero Reply if there is none yet.
+func (c *client) outcome(f *forking) spawner.Reply {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return f.reply
 }
 
 func (c *client) send(f *forking, request spawner.Request, fds []int) error {
@@ -248,7 +259,7 @@ func (c *client) deliver(r spawner.Reply, fd int) {
 		close(f.forked)
 	default:
 		closeFD(fd)
-		f.outcome = r
+		f.reply = r
 		close(f.settled)
 	}
 	if isClosed(f.forked) && (isClosed(f.settled) || f.elsewhere) || f.err != nil || r.Kind == spawner.ReplyPong {

@@ -168,11 +168,11 @@ func (r *Runtime) probe(p *plan) error {
 		waitReadable(f.pidfd)
 		sp.flush()
 	}
-	switch f.outcome.Kind {
+	switch outcome := sp.outcome(f); outcome.Kind {
 	case spawner.ReplyReady:
 		return nil
 	case spawner.ReplyFailed:
-		return p.startError(f.outcome, []string{"true"}, nil)
+		return p.startError(outcome, []string{"true"}, nil)
 	default:
 		return errors.New("the attempt was killed")
 	}

@@ -474,22 +474,23 @@ func (r *Runtime) launch(ctx context.Context, c *container, p *plan) error {
 	default:
 		return f.err
 	}
+	outcome := sp.outcome(f)
 	switch {
-	case f.outcome.Kind == spawner.ReplyFailed:
+	case outcome.Kind == spawner.ReplyFailed:
 		if c.pidfd != nil {
 			<-c.ended
 		}
-		return p.startError(f.outcome, c.rec.Spec.Args, c.rec.Spec.Env)
-	case f.outcome.Kind == spawner.ReplyReady && c.pidfd != nil:
-		r.running(c, time.Unix(0, f.outcome.TimeNS).UTC())
+		return p.startError(outcome, c.rec.Spec.Args, c.rec.Spec.Env)
+	case outcome.Kind == spawner.ReplyReady && c.pidfd != nil:
+		r.running(c, time.Unix(0, outcome.TimeNS).UTC())
 		return nil
 	default:
 		return r.settleByJournal(ctx, c, p)
 	}
 }
 
-// awaitSettled waits for the outcome of f, or for the end of its process, after which f.outcome says nothing unless it is
-// there.
+// awaitSettled waits for the outcome of f, or for the end of its process, after which the outcome says nothing unless
+// it is there.
 func (r *Runtime) awaitSettled(ctx context.Context, c *container, sp *client, f *forking) {
 	select {
 	case <-f.settled:

@@ -21,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/drover-dev/drover/internal/app"
+	"github.com/drover-dev/drover/internal/app/cores"
 	"github.com/drover-dev/drover/internal/config"
 )
 
@@ -139,6 +140,7 @@ func run(ctx context.Context, o *Options, log *slog.Logger) error {
 		return err
 	}
 	defer health.Close()
+	go cores.Run(ctx)
 	work := func(ctx context.Context) error {
 		c, err := app.NewControllers(o.Controllers, rc, log)
 		if err != nil {

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/gentype"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
@@ -59,44 +58,44 @@ func New(rc *rest.Config) (*Client, error) {
 }
 
 // Jobs returns the client of Jobs in a namespace; "" means all namespaces, for lists and watches.
-func (c *Client) Jobs(namespace string) *gentype.ClientWithList[*batch.Job, *batch.JobList] {
-	return gentype.NewClientWithList("jobs", c.batch, c.parameters, namespace,
+func (c *Client) Jobs(namespace string) *Kind[*batch.Job, *batch.JobList] {
+	return kindOf(c.batch, c.parameters, "jobs", namespace,
 		func() *batch.Job { return &batch.Job{} }, func() *batch.JobList { return &batch.JobList{} })
 }
 
 // CronJobs returns the client of CronJobs in a namespace.
-func (c *Client) CronJobs(namespace string) *gentype.ClientWithList[*batch.CronJob, *batch.CronJobList] {
-	return gentype.NewClientWithList("cronjobs", c.batch, c.parameters, namespace,
+func (c *Client) CronJobs(namespace string) *Kind[*batch.CronJob, *batch.CronJobList] {
+	return kindOf(c.batch, c.parameters, "cronjobs", namespace,
 		func() *batch.CronJob { return &batch.CronJob{} }, func() *batch.CronJobList { return &batch.CronJobList{} })
 }
 
 // Commands returns the client of Commands in a namespace.
-func (c *Client) Commands(namespace string) *gentype.ClientWithList[*bus.Command, *bus.CommandList] {
-	return gentype.NewClientWithList("commands", c.bus, c.parameters, namespace,
+func (c *Client) Commands(namespace string) *Kind[*bus.Command, *bus.CommandList] {
+	return kindOf(c.bus, c.parameters, "commands", namespace,
 		func() *bus.Command { return &bus.Command{} }, func() *bus.CommandList { return &bus.CommandList{} })
 }
 
 // PodGroups returns the client of PodGroups in a namespace.
-func (c *Client) PodGroups(namespace string) *gentype.ClientWithList[*scheduling.PodGroup, *scheduling.PodGroupList] {
-	return gentype.NewClientWithList("podgroups", c.scheduling, c.parameters, namespace,
+func (c *Client) PodGroups(namespace string) *Kind[*scheduling.PodGroup, *scheduling.PodGroupList] {
+	return kindOf(c.scheduling, c.parameters, "podgroups", namespace,
 		func() *scheduling.PodGroup { return &scheduling.PodGroup{} }, func() *scheduling.PodGroupList { return &scheduling.PodGroupList{} })
 }
 
 // Queues returns the client of Queues.
-func (c *Client) Queues() *gentype.ClientWithList[*scheduling.Queue, *scheduling.QueueList] {
-	return gentype.NewClientWithList("queues", c.scheduling, c.parameters, "",
+func (c *Client) Queues() *Kind[*scheduling.Queue, *scheduling.QueueList] {
+	return kindOf(c.scheduling, c.parameters, "queues", "",
 		func() *scheduling.Queue { return &scheduling.Queue{} }, func() *scheduling.QueueList { return &scheduling.QueueList{} })
 }
 
 // JobFlows returns the client of JobFlows in a namespace.
-func (c *Client) JobFlows(namespace string) *gentype.ClientWithList[*flow.JobFlow, *flow.JobFlowList] {
-	return gentype.NewClientWithList("jobflows", c.flow, c.parameters, namespace,
+func (c *Client) JobFlows(namespace string) *Kind[*flow.JobFlow, *flow.JobFlowList] {
+	return kindOf(c.flow, c.parameters, "jobflows", namespace,
 		func() *flow.JobFlow { return &flow.JobFlow{} }, func() *flow.JobFlowList { return &flow.JobFlowList{} })
 }
 
 // JobTemplates returns the client of JobTemplates in a namespace.
-func (c *Client) JobTemplates(namespace string) *gentype.ClientWithList[*flow.JobTemplate, *flow.JobTemplateList] {
-	return gentype.NewClientWithList("jobtemplates", c.flow, c.parameters, namespace,
+func (c *Client) JobTemplates(namespace string) *Kind[*flow.JobTemplate, *flow.JobTemplateList] {
+	return kindOf(c.flow, c.parameters, "jobtemplates", namespace,
 		func() *flow.JobTemplate { return &flow.JobTemplate{} }, func() *flow.JobTemplateList { return &flow.JobTemplateList{} })
 }
 
@@ -111,7 +110,11 @@ func (c *Client) StoreJobStatus(ctx context.Context, j *batch.Job) (resourceVers
 		ObjectMeta: metav1.ObjectMeta{Namespace: j.Namespace, Name: j.Name, UID: j.UID, ResourceVersion: j.ResourceVersion},
 		Status:     j.Status,
 	}
-	var stored metav1.PartialObjectMetadata
+	var stored struct {
+		Metadata struct {
+			ResourceVersion string `json:"resourceVersion"`
+		} `json:"metadata"`
+	}
 	raw, err := c.batch.Put().Namespace(j.Namespace).Resource("jobs").Name(j.Name).SubResource("status").
 		SetHeader("Accept", onlyMetadata).Body(body).Do(ctx).Raw()
 	if err != nil {
@@ -120,7 +123,7 @@ func (c *Client) StoreJobStatus(ctx context.Context, j *batch.Job) (resourceVers
 	if err := json.Unmarshal(raw, &stored); err != nil {
 		return "", fmt.Errorf("reading the answer of the API server: %w", err)
 	}
-	return stored.ResourceVersion, nil
+	return stored.Metadata.ResourceVersion, nil
 }
 
 // lister is what an informer needs of a typed client.

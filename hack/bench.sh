@@ -47,6 +47,8 @@ begin() { # side: a fresh server in $d, and the side's controller on it, which h
 	esac
 	controller=$!
 	bin/peerbench many -kubeconfig "$d/kubeconfig" -n 1 -pid "$controller" >/dev/null
+	local first=$EPOCHSECONDS # the load program names its namespaces by the second
+	until ((EPOCHSECONDS > first)); do sleep 0.1; done
 }
 
 end() {

@@ -29,9 +29,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/drover-dev/drover/test/bench/usage"
 )
 
-const namespace = metav1.NamespaceDefault
+const (
+	namespace = metav1.NamespaceDefault
+	poll      = 10 * time.Millisecond
+)
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -42,6 +47,7 @@ func main() {
 	flag.IntVar(&b.single, "single", 40, "Jobs that run one after the other")
 	flag.IntVar(&b.many, "many", 500, "Jobs that run at once")
 	flag.IntVar(&b.kept, "kept", 1000, "finished Jobs that a restarted plane finds")
+	flag.DurationVar(&b.rest, "rest", time.Minute, "how long the plane comes to rest before it is watched")
 	flag.DurationVar(&b.idle, "idle", 20*time.Second, "how long the idle plane is watched")
 	flag.StringVar(&b.profile, "profile", "", "write a CPU profile of the plane, taken while the many Jobs run, to this file, and do nothing else")
 	flag.Parse()
@@ -56,7 +62,7 @@ type bench struct {
 	binary             string
 	starts             int
 	single, many, kept int
-	idle               time.Duration
+	rest, idle         time.Duration
 	profile            string
 	show               io.Writer // progress
 
@@ -128,17 +134,18 @@ func (b *bench) run(ctx context.Context) (err error) {
 	if _, err := b.up(ctx, "idle"); err != nil {
 		return err
 	}
-	fmt.Fprintf(b.show, "watching the idle plane for %s\n", b.idle)
 	if err := b.runJobs(ctx, "settle", 1, 1, nil); err != nil {
 		return err
 	}
-	cpu, begin = b.cpu(), time.Now()
-	select {
-	case <-time.After(b.idle):
-	case <-ctx.Done():
-		return ctx.Err()
+	fmt.Fprintf(b.show, "letting the plane rest for %s, and watching it for %s\n", b.rest, b.idle)
+	if err := pause(ctx, b.rest); err != nil {
+		return err
 	}
-	b.row("idle plane", "%.0f MiB resident, %.1f %% of one core", b.resident(), 100*(b.cpu()-cpu).Seconds()/time.Since(begin).Seconds())
+	cpu, begin = b.cpu(), time.Now()
+	if err := pause(ctx, b.idle); err != nil {
+		return err
+	}
+	b.row("idle plane", "%.0f MiB resident, %.1f %% of one core", usage.Resident(b.cmd.Process.Pid), 100*(b.cpu()-cpu).Seconds()/time.Since(begin).Seconds())
 	return b.print(os.Stdout)
 }
 
@@ -201,7 +208,7 @@ func (b *bench) up(ctx context.Context, name string) (time.Duration, error) {
 		if err := syscall.Kill(cmd.Process.Pid, 0); err != nil || time.Since(begin) > 5*time.Minute {
 			return 0, fmt.Errorf("the plane has not come up:\n%s", said.String())
 		}
-		if err := pause(ctx); err != nil {
+		if err := pause(ctx, poll); err != nil {
 			return 0, err
 		}
 	}
@@ -220,7 +227,7 @@ func (b *bench) up(ctx context.Context, name string) (time.Duration, error) {
 		if err == nil || apierrors.IsAlreadyExists(err) {
 			break
 		}
-		if err := pause(ctx); err != nil {
+		if err := pause(ctx, poll); err != nil {
 			return 0, err
 		}
 	}
@@ -331,34 +338,7 @@ func labelled(j *batchv1.Job, name string) *batchv1.Job {
 }
 
 // cpu is what the plane has used of the processors so far, without the processes that it has started.
-func (b *bench) cpu() time.Duration {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", b.cmd.Process.Pid))
-	if err != nil {
-		return 0
-	}
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	ticks := 0
-	for _, field := range fields[11:13] { // utime and stime, in hundredths of a second
-		n, _ := strconv.Atoi(field)
-		ticks += n
-	}
-	return time.Duration(ticks) * 10 * time.Millisecond
-}
-
-// resident is the plane's memory, in MiB.
-func (b *bench) resident() float64 {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", b.cmd.Process.Pid))
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(status)) {
-		if rest, found := strings.CutPrefix(line, "VmRSS:"); found {
-			kib, _ := strconv.ParseFloat(strings.Fields(rest)[0], 64)
-			return kib / 1024
-		}
-	}
-	return 0
-}
+func (b *bench) cpu() time.Duration { return usage.CPU(b.cmd.Process.Pid) }
 
 func spread(took []time.Duration) string {
 	slices.Sort(took)
@@ -366,11 +346,11 @@ func spread(took []time.Duration) string {
 	return fmt.Sprintf("p50 %s, p95 %s, most %s", at(0.5), at(0.95), at(1))
 }
 
-func pause(ctx context.Context) error {
+func pause(ctx context.Context, d time.Duration) error {
 	select {
+	case <-time.After(d):
+		return nil
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(10 * time.Millisecond):
-		return nil
 	}
 }

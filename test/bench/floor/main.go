@@ -27,6 +27,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/drover-dev/drover/internal/app/cores"
 )
 
 // workers send the requests, each one at a time.
@@ -37,8 +39,13 @@ func main() {
 	defer stop()
 	kubeconfig := flag.String("kubeconfig", "", "the API server to work on")
 	creates := flag.Int("create", 0, "only create that many suspended Jobs, as fast as it goes, and say how fast that was")
+	volcano := flag.Bool("volcano", false, "work on Volcano's Jobs, of one pod each, instead of Kubernetes'")
 	flag.Parse()
+	go cores.Run(ctx)
 	work := run
+	if *volcano {
+		work = runVolcano
+	}
 	if *creates > 0 {
 		work = func(ctx context.Context, kubeconfig string) error { return create(ctx, kubeconfig, *creates) }
 	}

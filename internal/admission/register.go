@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,7 +29,7 @@ func (s *Server) register(ctx context.Context, authority []byte) error {
 				Name: h.Name, ClientConfig: s.reach(h, authority), Rules: rules(h), FailurePolicy: ptr.To(admissionregistrationv1.Fail),
 				SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone), TimeoutSeconds: ptr.To[int32](timeoutSeconds), AdmissionReviewVersions: []string{"v1"},
 				MatchPolicy: ptr.To(admissionregistrationv1.Equivalent), ReinvocationPolicy: ptr.To(admissionregistrationv1.NeverReinvocationPolicy),
-				NamespaceSelector: &metav1.LabelSelector{}, ObjectSelector: &metav1.LabelSelector{},
+				NamespaceSelector: s.namespaces(), ObjectSelector: &metav1.LabelSelector{},
 			})
 			continue
 		}
@@ -36,7 +37,7 @@ func (s *Server) register(ctx context.Context, authority []byte) error {
 			Name: h.Name, ClientConfig: s.reach(h, authority), Rules: rules(h), FailurePolicy: ptr.To(admissionregistrationv1.Fail),
 			SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone), TimeoutSeconds: ptr.To[int32](timeoutSeconds), AdmissionReviewVersions: []string{"v1"},
 			MatchPolicy:       ptr.To(admissionregistrationv1.Equivalent),
-			NamespaceSelector: &metav1.LabelSelector{}, ObjectSelector: &metav1.LabelSelector{},
+			NamespaceSelector: s.namespaces(), ObjectSelector: &metav1.LabelSelector{},
 		})
 	}
 	if err := s.registerMutating(ctx, mutating); err != nil {
@@ -72,6 +73,16 @@ func (s *Server) registerValidating(ctx context.Context, hooks []admissionregist
 		_, err = client.Update(ctx, have, metav1.UpdateOptions{})
 	}
 	return err
+}
+
+// namespaces selects those about whose objects the API server is to ask. It labels each namespace with its name.
+func (s *Server) namespaces() *metav1.LabelSelector {
+	if len(s.cfg.Namespaces) == 0 {
+		return &metav1.LabelSelector{}
+	}
+	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+		{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: s.cfg.Namespaces},
+	}}
 }
 
 // reach says how the API server reaches a webhook.

@@ -34,6 +34,8 @@ type Config struct {
 	Secret string
 	// Name is the name of the webhook configurations; "" means config.WebhooksName.
 	Name string
+	// Namespaces are those about whose objects the API server asks; none: all.
+	Namespaces []string
 	// Life is how long certificates are good; 0 means 90 days. They are renewed when a third of it is left.
 	Life time.Duration
 	// Check is how often certificates and registration are looked at; 0 means 10 minutes.

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -45,14 +44,14 @@ type part interface {
 
 // Controllers are the controllers of all kinds, on one set of caches.
 type Controllers struct {
-	informers informers.SharedInformerFactory
-	events    record.EventBroadcaster
-	sink      record.EventSink
-	queue     *eventqueue.Sink // nil: events do not wait
-	parts     map[string]part
-	order     []string
-	ready     chan struct{}
-	log       *slog.Logger
+	kinds  *controller.KubeCaches
+	events record.EventBroadcaster
+	sink   record.EventSink
+	queue  *eventqueue.Sink // nil: events do not wait
+	parts  map[string]part
+	order  []string
+	ready  chan struct{}
+	log    *slog.Logger
 }
 
 // NewControllers returns the controllers that cfg asks for, on the API server that rc means. It starts nothing.
@@ -60,17 +59,18 @@ func NewControllers(cfg config.Controllers, rc *rest.Config, log *slog.Logger) (
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	cfg.Namespaces = eachOnce(cfg.Namespaces)
 	client, err := kubernetes.NewForConfig(controllerConfig(cfg, rc))
 	if err != nil {
 		return nil, fmt.Errorf("connecting the controllers: %w", err)
 	}
 	c := &Controllers{
-		informers: informers.NewSharedInformerFactory(client, resync),
-		events:    record.NewBroadcaster(record.WithCorrelatorOptions(record.CorrelatorOptions{BurstSize: eventsEach, QPS: eventsRefill})),
-		sink:      &typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")},
-		parts:     map[string]part{},
-		ready:     make(chan struct{}),
-		log:       log,
+		kinds:  controller.NewKubeCaches(client, resync, cfg.Namespaces),
+		events: record.NewBroadcaster(record.WithCorrelatorOptions(record.CorrelatorOptions{BurstSize: eventsEach, QPS: eventsRefill})),
+		sink:   &typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")},
+		parts:  map[string]part{},
+		ready:  make(chan struct{}),
+		log:    log,
 	}
 	if cfg.EventsWait {
 		c.queue = eventqueue.New(c.sink, log)
@@ -83,7 +83,7 @@ func NewControllers(cfg config.Controllers, rc *rest.Config, log *slog.Logger) (
 			jobs.ManagerName, jobs.OnlyMarked = config.MarkedManager, true
 		}
 		recorder := c.events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "job-controller"})
-		p, err := controller.NewJobController(jobs, client, c.informers, recorder, clock.RealClock{}, log.With("controller", "job"))
+		p, err := controller.NewJobController(jobs, client, c.kinds, recorder, clock.RealClock{}, log.With("controller", "job"))
 		if err != nil {
 			return nil, err
 		}
@@ -93,7 +93,7 @@ func NewControllers(cfg config.Controllers, rc *rest.Config, log *slog.Logger) (
 	if cfg.Runs("cronjob") && cfg.Manage != config.ManageMarked {
 		crons := controller.CronJobConfig{Workers: cfg.CronJobWorkers, Local: time.Local, Precedence: startsFirst}
 		recorder := c.events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "cronjob-controller"})
-		p, err := controller.NewCronJobController(crons, client, c.informers, recorder, clock.RealClock{}, log.With("controller", "cronjob"))
+		p, err := controller.NewCronJobController(crons, client, c.kinds, recorder, clock.RealClock{}, log.With("controller", "cronjob"))
 		if err != nil {
 			return nil, err
 		}
@@ -129,9 +129,9 @@ func (c *Controllers) Run(ctx context.Context) error {
 	defer cancel()
 	c.events.StartRecordingToSink(c.sink)
 	defer c.events.Shutdown()
-	c.informers.Start(ctx.Done())
-	defer c.informers.Shutdown()
-	defer cancel() // before the informers are waited for
+	c.kinds.Start(ctx.Done())
+	defer c.kinds.Shutdown()
+	defer cancel() // before the caches are waited for
 
 	var running sync.WaitGroup
 	if c.queue != nil {

@@ -33,11 +33,14 @@ import (
 	"github.com/drover-dev/drover/internal/volcano/scheduling"
 )
 
-// kindsCheck is how often the API server is asked whether it has Volcano's kinds by now; kindsPause while we install them.
+// kindsPeriod is how often the API server is asked whether it has Volcano's kinds by now; kindsPause while we install them.
 const (
-	kindsCheck = 10 * time.Second
-	kindsPause = 20 * time.Millisecond
+	kindsPeriod = 10 * time.Second
+	kindsPause  = 20 * time.Millisecond
 )
+
+// kindsCheck reports whether the kinds that somebody needs can be listed in a namespace; "" is all of them.
+type kindsCheck func(ctx context.Context, vc *client.Client, namespace string) bool
 
 // newVolcano adds the controllers of Volcano's kinds that cfg asks for. The first installs the kinds, if somebody is to.
 func (c *Controllers) newVolcano(cfg config.Controllers, kube kubernetes.Interface, rc *rest.Config) error {
@@ -45,19 +48,19 @@ func (c *Controllers) newVolcano(cfg config.Controllers, kube kubernetes.Interfa
 	if err != nil {
 		return err
 	}
-	caches, err := controller.NewVolcanoCaches(vc)
+	caches, err := controller.NewVolcanoCaches(vc, cfg.Namespaces)
 	if err != nil {
 		return err
 	}
 	native := cfg.Gang == config.GangNative
 	recorder := c.events.NewRecorder(volcano.NewScheme(), corev1.EventSource{Component: "vc-controller-manager"})
 	installs := cfg.InstallKinds
-	add := func(name string, kinds func(ctx context.Context, vc *client.Client) bool, p part, err error) error {
+	add := func(name string, kinds kindsCheck, p part, err error) error {
 		if err != nil {
 			return err
 		}
 		c.add(name, &volcanoPart{
-			kube: kube, vc: vc, part: p, kinds: kinds, install: installs, coming: cfg.InstallKinds, native: native, queues: installs || name == "gang",
+			kube: kube, vc: vc, part: p, kinds: kinds, namespaces: cfg.Namespaces, install: installs, coming: cfg.InstallKinds, native: native, queues: installs || name == "gang",
 			log: c.log.With("controller", name), ready: make(chan struct{}), served: make(chan struct{}),
 		})
 		installs = false // one does for all
@@ -66,20 +69,20 @@ func (c *Controllers) newVolcano(cfg config.Controllers, kube kubernetes.Interfa
 	if cfg.Runs("vcjob") {
 		jobs := controller.VCJobConfig{Workers: cfg.VCJobWorkers}
 		jobs.Options.Own, jobs.Options.Native = cfg.Gang == config.GangNone || native, native
-		p, err := controller.NewVCJobController(jobs, kube, vc, c.informers, caches, recorder, clock.RealClock{}, c.log.With("controller", "vcjob"))
+		p, err := controller.NewVCJobController(jobs, kube, vc, c.kinds, caches, recorder, clock.RealClock{}, c.log.With("controller", "vcjob"))
 		if err := add("vcjob", kindsServed, p, err); err != nil {
 			return err
 		}
 	}
 	if (cfg.Gang == config.GangNone || native) && (cfg.Runs("vcjob") || cfg.Runs("podgroup")) { // who makes PodGroups, admits them
-		p, err := controller.NewGangController(native, vc, c.informers, caches, clock.RealClock{}, c.log.With("controller", "gang"))
+		p, err := controller.NewGangController(native, vc, c.kinds, caches, clock.RealClock{}, c.log.With("controller", "gang"))
 		if err := add("gang", kindsServed, p, err); err != nil {
 			return err
 		}
 	}
 	if cfg.Runs("podgroup") {
 		plain := controller.PlainPodConfig{Own: cfg.Gang == config.GangNone || native}
-		p, err := controller.NewPlainPodController(plain, kube, vc, c.informers, caches, clock.RealClock{}, c.log.With("controller", "podgroup"))
+		p, err := controller.NewPlainPodController(plain, kube, vc, c.kinds, caches, clock.RealClock{}, c.log.With("controller", "podgroup"))
 		if err := add("podgroup", kindsServed, p, err); err != nil {
 			return err
 		}
@@ -91,7 +94,7 @@ func (c *Controllers) newVolcano(cfg config.Controllers, kube kubernetes.Interfa
 		}
 	}
 	if cfg.Runs("jobflow") {
-		p, err := controller.NewJobFlowController(controller.JobFlowConfig{}, vc, c.informers, caches, recorder, clock.RealClock{}, c.log.With("controller", "jobflow"))
+		p, err := controller.NewJobFlowController(controller.JobFlowConfig{}, vc, c.kinds, caches, recorder, clock.RealClock{}, c.log.With("controller", "jobflow"))
 		if err := add("jobflow", flowsServed, p, err); err != nil {
 			return err
 		}
@@ -130,18 +133,19 @@ func nativeGangs(kube kubernetes.Interface) error {
 
 // volcanoPart runs a part that needs Volcano's kinds. It installs them first, or waits for somebody to do so.
 type volcanoPart struct {
-	kube    kubernetes.Interface
-	vc      *client.Client
-	part    part
-	kinds   func(ctx context.Context, vc *client.Client) bool // reports whether the kinds that it needs are there
-	install bool                                              // installs the kinds
-	coming  bool                                              // somebody of this process does
-	native  bool                                              // it needs PodGroups of Kubernetes as well
-	queues  bool                                              // makes the queues root and default
-	log     *slog.Logger
-	ready   chan struct{}
-	served  chan struct{}
-	once    sync.Once
+	kube       kubernetes.Interface
+	vc         *client.Client
+	part       part
+	kinds      kindsCheck // whether the kinds that it needs are there
+	namespaces []string   // that it works in; none: all
+	install    bool       // installs the kinds
+	coming     bool       // somebody of this process does
+	native     bool       // it needs PodGroups of Kubernetes as well
+	queues     bool       // makes the queues root and default
+	log        *slog.Logger
+	ready      chan struct{}
+	served     chan struct{}
+	once       sync.Once
 }
 
 // Ready is closed once the part works, or cannot because nobody has installed the kinds: that keeps nobody else from working.
@@ -159,7 +163,7 @@ func (v *volcanoPart) Run(ctx context.Context) error {
 			return err
 		}
 	}
-	if (v.install || v.coming) && !v.kinds(ctx, v.vc) {
+	if (v.install || v.coming) && !v.haveKinds(ctx) {
 		v.setReady() // a new plane is of use before it has them; its API server lets those wait who need them
 	}
 	if v.install {
@@ -190,17 +194,25 @@ func (v *volcanoPart) Run(ctx context.Context) error {
 	return v.part.Run(ctx)
 }
 
+// haveKinds reports whether the kinds can be listed. One namespace tells: in others there may be no rights to yet.
+func (v *volcanoPart) haveKinds(ctx context.Context) bool {
+	if len(v.namespaces) == 0 {
+		return v.kinds(ctx, v.vc, metav1.NamespaceAll)
+	}
+	return slices.ContainsFunc(v.namespaces, func(namespace string) bool { return v.kinds(ctx, v.vc, namespace) })
+}
+
 // awaitKinds waits until the API server serves the kinds. It returns false when ctx has ended.
 func (v *volcanoPart) awaitKinds(ctx context.Context) bool {
 	told := false
-	for !v.kinds(ctx, v.vc) {
+	for !v.haveKinds(ctx) {
 		pause := kindsPause
 		if !v.install && !v.coming {
-			pause = kindsCheck
+			pause = kindsPeriod
 			v.setReady()
 			if !told {
 				told = true
-				v.log.Info("Volcano's kinds are not installed; what works with them waits")
+				v.log.Info("Volcano's kinds are not installed, or there are no rights to read them; what works with them waits")
 			}
 		}
 		select {
@@ -213,29 +225,29 @@ func (v *volcanoPart) awaitKinds(ctx context.Context) bool {
 }
 
 // kindsServed reports whether every kind that the controller of Jobs needs can be listed.
-func kindsServed(ctx context.Context, vc *client.Client) bool {
+func kindsServed(ctx context.Context, vc *client.Client, namespace string) bool {
 	one := metav1.ListOptions{Limit: 1, ResourceVersion: "0"}
-	_, jobs := vc.Jobs("").List(ctx, one)
-	_, groups := vc.PodGroups("").List(ctx, one)
-	_, commands := vc.Commands("").List(ctx, one)
+	_, jobs := vc.Jobs(namespace).List(ctx, one)
+	_, groups := vc.PodGroups(namespace).List(ctx, one)
+	_, commands := vc.Commands(namespace).List(ctx, one)
 	_, queues := vc.Queues().List(ctx, one)
 	return errors.Join(jobs, groups, commands, queues) == nil
 }
 
 // flowsServed does so for the controller of JobFlows.
-func flowsServed(ctx context.Context, vc *client.Client) bool {
+func flowsServed(ctx context.Context, vc *client.Client, namespace string) bool {
 	one := metav1.ListOptions{Limit: 1, ResourceVersion: "0"}
-	_, flows := vc.JobFlows("").List(ctx, one)
-	_, templates := vc.JobTemplates("").List(ctx, one)
-	_, jobs := vc.Jobs("").List(ctx, one)
+	_, flows := vc.JobFlows(namespace).List(ctx, one)
+	_, templates := vc.JobTemplates(namespace).List(ctx, one)
+	_, jobs := vc.Jobs(namespace).List(ctx, one)
 	return errors.Join(flows, templates, jobs) == nil
 }
 
 // cronsServed does so for the controller of CronJobs.
-func cronsServed(ctx context.Context, vc *client.Client) bool {
+func cronsServed(ctx context.Context, vc *client.Client, namespace string) bool {
 	one := metav1.ListOptions{Limit: 1, ResourceVersion: "0"}
-	_, crons := vc.CronJobs("").List(ctx, one)
-	_, jobs := vc.Jobs("").List(ctx, one)
+	_, crons := vc.CronJobs(namespace).List(ctx, one)
+	_, jobs := vc.Jobs(namespace).List(ctx, one)
 	return errors.Join(crons, jobs) == nil
 }
 
@@ -310,12 +322,12 @@ func NewAdmission(cfg config.Admission, rc *rest.Config, log *slog.Logger) (*Adm
 	}
 	log = log.With("part", "admission")
 	a := &Admission{queues: client.NewInformer(vc.Queues(), &scheduling.Queue{}, resync, cache.Indexers{})}
-	a.server, err = admission.New(admission.Config{Listen: cfg.Listen, Service: cfg.Service, Secret: cfg.Secret},
+	a.server, err = admission.New(admission.Config{Listen: cfg.Listen, Service: cfg.Service, Secret: cfg.Secret, Name: cfg.Name, Namespaces: eachOnce(cfg.Namespaces)},
 		slices.Concat(admission.VCJobs(a.queueByName, kube, cfg.SchedulerName), admission.JobFlows(), admission.VCCronJobs()), kube, clock.RealClock{}, log)
 	if err != nil {
 		return nil, err
 	}
-	a.volcanoPart = volcanoPart{kube: kube, vc: vc, part: webhooks{a}, kinds: kindsServed, coming: cfg.KindsComing, log: log, ready: make(chan struct{}), served: make(chan struct{})}
+	a.volcanoPart = volcanoPart{kube: kube, vc: vc, part: webhooks{a}, kinds: kindsServed, namespaces: cfg.Namespaces, coming: cfg.KindsComing, log: log, ready: make(chan struct{}), served: make(chan struct{})}
 	return a, nil
 }
 

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // Manage says which Jobs the controllers look after.
@@ -56,6 +58,8 @@ type Controllers struct {
 	Manage Manage // default ManageAll
 	// Enabled lists controllers by name; "*" means all, "-name" takes one away. Default: all.
 	Enabled []string
+	// Namespaces are those to work in; none: all. Kinds without a namespace are read, and queues written, wherever that is.
+	Namespaces []string
 	// JobWorkers is how many Jobs are looked at at once; 0 means the controller's own default.
 	JobWorkers int
 	// JobBatchPeriod is the shortest time between two status writes of one Job that tell of ended pods; 0 means the
@@ -99,6 +103,10 @@ type Admission struct {
 	Service string
 	// Secret is "namespace/name" of the Secret for key and certificates; "" means kube-system/drover-volcano-webhook.
 	Secret string
+	// Name is that of the webhook configurations; "" means WebhooksName.
+	Name string
+	// Namespaces are those whose objects the API server asks about; none: all.
+	Namespaces []string
 	// SchedulerName is for Jobs of Volcano that name none; "" means volcano.
 	SchedulerName string
 	// KindsComing says that the controllers of the same process install Volcano's kinds. Without it, webhooks for kinds that are
@@ -117,6 +125,7 @@ func (c Controllers) Validate() error {
 			errs = append(errs, fmt.Errorf("--controllers: %q is not known; known are %s", bare, strings.Join(ControllerNames, ", ")))
 		}
 	}
+	errs = append(errs, validNamespaces(c.Namespaces)...)
 	if c.Gang != "" && c.Gang != GangVolcano && c.Gang != GangNative && c.Gang != GangNone {
 		errs = append(errs, fmt.Errorf("--gang: %q is not known; use %q, %q or %q", c.Gang, GangVolcano, GangNative, GangNone))
 	}
@@ -136,6 +145,15 @@ func (c Controllers) Validate() error {
 		errs = append(errs, fmt.Errorf("--kube-api-qps: %v is negative; 0 means no limit", c.QPS))
 	}
 	return errors.Join(errs...)
+}
+
+func validNamespaces(names []string) (errs []error) {
+	for _, name := range names {
+		for _, problem := range validation.IsDNS1123Label(name) {
+			errs = append(errs, fmt.Errorf("--namespaces: %q is no name of a namespace: %s", name, problem))
+		}
+	}
+	return errs
 }
 
 // Runs reports whether the controller of that name is switched on.

@@ -4,6 +4,7 @@ package config
 
 import (
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -36,6 +37,42 @@ func TestRuns(t *testing.T) {
 			}
 			if !slices.Equal(got, tc.want) {
 				t.Errorf("runs %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestNamespacesAreNames(t *testing.T) {
+	cases := map[string]struct {
+		namespaces []string
+		wrong      []string // that are named in the error
+	}{
+		"all":                      {nil, nil},
+		"some":                     {[]string{"a", "team-b", "0"}, nil},
+		"two that are none":        {[]string{"a", "Team_B", "*"}, []string{`"Team_B"`, `"*"`}},
+		"one that is empty":        {[]string{"a", ""}, []string{`""`}},
+		"one with another's parts": {[]string{"a/b"}, []string{`"a/b"`}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			err := Controllers{Namespaces: tc.namespaces}.Validate()
+			if len(tc.wrong) == 0 {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if err == nil {
+				t.Fatal("no error")
+			}
+			lines := strings.Split(err.Error(), "\n")
+			if len(lines) != len(tc.wrong) {
+				t.Errorf("error has %d lines, want %d:\n%v", len(lines), len(tc.wrong), err)
+			}
+			for i, wrong := range tc.wrong {
+				if !strings.HasPrefix(lines[i], "--namespaces: "+wrong+" ") {
+					t.Errorf("%q does not name flag and value %s", lines[i], wrong)
+				}
 			}
 		})
 	}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
@@ -115,15 +114,15 @@ type cronController[C, J apiObject] struct {
 	awake time.Time // since when due times are watched without a break
 }
 
-// NewCronJobController returns a controller that follows the CronJobs and Jobs of factory and writes through client. It starts
-// nothing; the factory must be started by the caller.
-func NewCronJobController(cfg CronJobConfig, client kubernetes.Interface, factory informers.SharedInformerFactory, events eventSink, c clock.WithTicker, log *slog.Logger) (*CronJobController, error) {
+// NewCronJobController returns a controller that follows CronJobs and Jobs through kinds and writes through client. It starts
+// nothing; kinds must be started by the caller.
+func NewCronJobController(cfg CronJobConfig, client kubernetes.Interface, kinds *KubeCaches, events eventSink, c clock.WithTicker, log *slog.Logger) (*CronJobController, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("configuring the CronJob controller: %w", err)
 	}
 	registerCronMetrics()
 	cc := newCronJobController(cfg, cronClient{client}, events, c, log)
-	crons, jobs := factory.Batch().V1().CronJobs().Informer(), factory.Batch().V1().Jobs().Informer()
+	crons, jobs := kinds.cronJobs(), kinds.jobs()
 	var slim slimmer // the same for Jobs as the Job controller's, whichever is set last
 	if err := errors.Join(jobs.SetTransform(slim.job), crons.SetTransform(slimCronJob)); err != nil {
 		return nil, fmt.Errorf("keeping the caches small: %w", err)

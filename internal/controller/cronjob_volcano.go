@@ -33,7 +33,9 @@ func NewVCCronJobController(cfg CronJobConfig, vc *client.Client, caches *Volcan
 	}
 	cc := newCronController(volcanoCronKind(), cfg, vcCronClient{vc}, events, c, log)
 	var slim slimmer
-	crons := client.NewInformer(vc.CronJobs(""), &batch.CronJob{}, volcanoResync, cache.Indexers{})
+	crons := inNamespaces(caches.namespaces, func(namespace string) cache.SharedIndexInformer {
+		return client.NewInformer(vc.CronJobs(namespace), &batch.CronJob{}, volcanoResync, cache.Indexers{})
+	})
 	if err := crons.SetTransform(slim.unmanaged); err != nil {
 		return nil, fmt.Errorf("keeping the caches small: %w", err)
 	}

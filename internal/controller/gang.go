@@ -18,7 +18,6 @@ import (
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
@@ -67,7 +66,7 @@ type GangController struct {
 	groups     cache.Indexer // with groupIndexers
 	queues     cache.Indexer // by name
 	pods       cache.Indexer // with podsOfGroup
-	nodes      cache.Indexer // by name
+	nodes      cache.Indexer // by name; nil: too few pods are known to tell what is free
 	priorities cache.Indexer // by name
 	natives    cache.Indexer // with nativesOfGroup; nil: kube-scheduler places pods one by one
 	synced     []cache.InformerSynced
@@ -130,17 +129,16 @@ func nativesByGroup(o any) ([]string, error) {
 	return nil, nil
 }
 
-// NewGangController returns a controller that follows pods, nodes and, where native says so, PodGroups of Kubernetes through factory,
+// NewGangController returns a controller that follows pods, nodes and, where native says so, PodGroups of Kubernetes through kinds,
 // and Volcano's kinds through caches. It starts nothing.
-func NewGangController(native bool, vc *client.Client, factory informers.SharedInformerFactory, caches *VolcanoCaches, c clock.WithTicker, log *slog.Logger) (*GangController, error) {
+func NewGangController(native bool, vc *client.Client, kinds *KubeCaches, caches *VolcanoCaches, c clock.WithTicker, log *slog.Logger) (*GangController, error) {
 	g := newGangController(gangClient{vc}, c, log)
 	g.caches = caches
-	pods, nodes := factory.Core().V1().Pods().Informer(), factory.Core().V1().Nodes().Informer()
-	priorities := factory.Scheduling().V1().PriorityClasses().Informer()
+	pods, priorities := kinds.pods(), kinds.priorityClasses()
 	g.groups, g.queues = caches.groups.GetIndexer(), caches.queues.GetIndexer()
-	g.pods, g.nodes, g.priorities = pods.GetIndexer(), nodes.GetIndexer(), priorities.GetIndexer()
+	g.pods, g.priorities = pods.GetIndexer(), priorities.GetIndexer()
 	var slim slimmer
-	errs := []error{pods.AddIndexers(cache.Indexers{podsOfGroup: podsByGroup}), pods.SetTransform(slim.pod), nodes.SetTransform(slimNode)}
+	errs := []error{pods.AddIndexers(cache.Indexers{podsOfGroup: podsByGroup}), pods.SetTransform(slim.pod)}
 	watch := func(informer cache.SharedIndexInformer, handler cache.ResourceEventHandler) {
 		registration, err := informer.AddEventHandler(handler)
 		if err == nil {
@@ -151,10 +149,15 @@ func NewGangController(native bool, vc *client.Client, factory informers.SharedI
 	watch(caches.groups, handlerOf(g.groupAdded, g.groupUpdated, g.groupDeleted))
 	watch(caches.queues, handlerOf(g.queueChanged, g.queueUpdated, g.queueChanged))
 	watch(pods, handlerOf(g.podChanged, g.podUpdated, g.podChanged))
-	watch(nodes, handlerOf(func(*corev1.Node) {}, func(_, _ *corev1.Node) {}, func(*corev1.Node) {}))
+	if !kinds.partial() {
+		nodes := kinds.nodes()
+		g.nodes = nodes.GetIndexer()
+		errs = append(errs, nodes.SetTransform(slimNode))
+		watch(nodes, handlerOf(func(*corev1.Node) {}, func(_, _ *corev1.Node) {}, func(*corev1.Node) {}))
+	}
 	watch(priorities, handlerOf(g.priorityChanged, func(_, p *schedulingv1.PriorityClass) { g.priorityChanged(p) }, g.priorityChanged))
 	if native {
-		natives := factory.Scheduling().V1beta1().PodGroups().Informer()
+		natives := kinds.podGroups()
 		g.natives = natives.GetIndexer()
 		errs = append(errs, natives.AddIndexers(cache.Indexers{nativesOfGroup: nativesByGroup}))
 		watch(natives, handlerOf(g.nativeChanged, func(_, n *schedulingv1beta1.PodGroup) { g.nativeChanged(n) }, g.nativeChanged))
@@ -534,7 +537,7 @@ func (c *GangController) members(g *scheduling.PodGroup) (gang.Members, error) {
 	}
 	if said != "" {
 		m.Unplaceable = said
-		if m.Placed+m.Running == 0 && g.Spec.MinResources != nil {
+		if m.Placed+m.Running == 0 && g.Spec.MinResources != nil && c.nodes != nil {
 			m.Unplaceable = c.cluster().shortage(gang.AmountsOf(*g.Spec.MinResources), said)
 		}
 	}

@@ -12,7 +12,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	batchlisters "k8s.io/client-go/listers/batch/v1"
 	"k8s.io/client-go/tools/cache"
@@ -107,27 +106,27 @@ type JobController struct {
 // maxRequests bounds how many requests a controller has under way at once.
 const maxRequests = 64
 
-// NewJobController returns a controller that follows the Jobs and pods of factory and writes through client. It starts
-// nothing; the factory must be started by the caller.
-func NewJobController(cfg JobConfig, client kubernetes.Interface, factory informers.SharedInformerFactory, events eventSink, c clock.WithTicker, log *slog.Logger) (*JobController, error) {
+// NewJobController returns a controller that follows Jobs and pods through kinds and writes through client. It starts nothing; kinds
+// must be started by the caller.
+func NewJobController(cfg JobConfig, client kubernetes.Interface, kinds *KubeCaches, events eventSink, c clock.WithTicker, log *slog.Logger) (*JobController, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("configuring the Job controller: %w", err)
 	}
 	registerMetrics()
 	jc := newJobController(cfg, jobClient{client}, events, c, log)
-	jobs, pods := factory.Batch().V1().Jobs(), factory.Core().V1().Pods()
-	if err := pods.Informer().AddIndexers(podIndexers); err != nil {
+	jobs, pods := kinds.jobs(), kinds.pods()
+	if err := pods.AddIndexers(podIndexers); err != nil {
 		return nil, fmt.Errorf("indexing pods: %w", err)
 	}
-	if err := jobs.Informer().AddIndexers(jobIndexers); err != nil {
+	if err := jobs.AddIndexers(jobIndexers); err != nil {
 		return nil, fmt.Errorf("indexing Jobs: %w", err)
 	}
-	jc.jobs, jc.jobIndex, jc.pods = jobs.Lister(), jobs.Informer().GetIndexer(), pods.Informer().GetIndexer()
+	jc.jobs, jc.jobIndex, jc.pods = batchlisters.NewJobLister(jobs.GetIndexer()), jobs.GetIndexer(), pods.GetIndexer()
 	var slim slimmer
-	if err := errors.Join(jobs.Informer().SetTransform(slim.job), pods.Informer().SetTransform(slim.pod)); err != nil {
+	if err := errors.Join(jobs.SetTransform(slim.job), pods.SetTransform(slim.pod)); err != nil {
 		return nil, fmt.Errorf("keeping the caches small: %w", err)
 	}
-	jobsSynced, err := jobs.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+	jobsSynced, err := jobs.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { jc.jobAdded(o.(*batchv1.Job)) },
 		UpdateFunc: func(before, after any) { jc.jobUpdated(before.(*batchv1.Job), after.(*batchv1.Job)) },
 		DeleteFunc: func(o any) { withLast(o, jc.jobDeleted) },
@@ -135,7 +134,7 @@ func NewJobController(cfg JobConfig, client kubernetes.Interface, factory inform
 	if err != nil {
 		return nil, fmt.Errorf("watching Jobs: %w", err)
 	}
-	podsSynced, err := pods.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+	podsSynced, err := pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { jc.podAdded(o.(*corev1.Pod)) },
 		UpdateFunc: func(before, after any) { jc.podUpdated(before.(*corev1.Pod), after.(*corev1.Pod)) },
 		DeleteFunc: func(o any) { withLast(o, jc.podDeleted) },
@@ -145,7 +144,7 @@ func NewJobController(cfg JobConfig, client kubernetes.Interface, factory inform
 	}
 	jc.synced = []cache.InformerSynced{jobsSynced.HasSynced, podsSynced.HasSynced}
 	if cfg.Groups {
-		groups, synced, err := newJobGroups(client, factory)
+		groups, synced, err := newJobGroups(client, kinds)
 		if err != nil {
 			return nil, err
 		}

@@ -15,7 +15,6 @@ import (
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	schedulingclient "k8s.io/client-go/kubernetes/typed/scheduling/v1beta1"
 	"k8s.io/client-go/tools/cache"
@@ -36,9 +35,9 @@ type jobGroups struct {
 	podGroups cache.Indexer
 }
 
-// newJobGroups returns what follows the Workloads and PodGroups of factory, and what tells that it is up to date.
-func newJobGroups(client kubernetes.Interface, factory informers.SharedInformerFactory) (*jobGroups, []cache.InformerSynced, error) {
-	workloads, podGroups := factory.Scheduling().V1beta1().Workloads().Informer(), factory.Scheduling().V1beta1().PodGroups().Informer()
+// newJobGroups returns what follows the Workloads and PodGroups of kinds, and what tells that it is up to date.
+func newJobGroups(client kubernetes.Interface, kinds *KubeCaches) (*jobGroups, []cache.InformerSynced, error) {
+	workloads, podGroups := kinds.workloads(), kinds.podGroups()
 	err := errors.Join(
 		workloads.AddIndexers(cache.Indexers{workloadsByOwner: func(o any) ([]string, error) {
 			w := o.(*schedulingv1beta1.Workload)

@@ -191,7 +191,7 @@ func (s *jobSync) dropUnseen() {
 	if len(unseen) == 0 {
 		return
 	}
-	seen := s.c.pods.LastStoreSyncResourceVersion()
+	seen := seenVersion(s.c.pods, s.job.Namespace)
 	for _, p := range unseen {
 		if _, exists, err := s.c.pods.GetByKey(keyOf(p)); err != nil || exists {
 			continue

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
@@ -74,23 +73,27 @@ type JobFlowController struct {
 	ready  chan struct{}
 }
 
-// NewJobFlowController returns a controller that follows pods through factory, Jobs of Volcano through caches, and JobFlows and
-// JobTemplates through vc, and writes through vc. It starts nothing; the factory must be started by the caller.
-func NewJobFlowController(cfg JobFlowConfig, vc *client.Client, factory informers.SharedInformerFactory, caches *VolcanoCaches, events eventSink, c clock.WithTicker, log *slog.Logger) (*JobFlowController, error) {
+// NewJobFlowController returns a controller that follows pods through kinds, Jobs of Volcano through caches, and JobFlows and
+// JobTemplates through vc, and writes through vc. It starts nothing; kinds must be started by the caller.
+func NewJobFlowController(cfg JobFlowConfig, vc *client.Client, kinds *KubeCaches, caches *VolcanoCaches, events eventSink, c clock.WithTicker, log *slog.Logger) (*JobFlowController, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("configuring the JobFlow controller: %w", err)
 	}
 	registerFlowMetrics()
 	fc := newJobFlowController(cfg, flowClient{vc}, newHTTPProber(), events, c, log)
-	pods := factory.Core().V1().Pods().Informer()
+	pods := kinds.pods()
 	if _, there := pods.GetIndexer().GetIndexers()[podsOfJob]; !there {
 		if err := pods.AddIndexers(podIndexers); err != nil {
 			return nil, fmt.Errorf("indexing pods: %w", err)
 		}
 	}
 	var slim slimmer
-	flows := client.NewInformer(vc.JobFlows(""), &flow.JobFlow{}, volcanoResync, flowIndexers)
-	templates := client.NewInformer(vc.JobTemplates(""), &flow.JobTemplate{}, volcanoResync, cache.Indexers{})
+	flows := inNamespaces(caches.namespaces, func(namespace string) cache.SharedIndexInformer {
+		return client.NewInformer(vc.JobFlows(namespace), &flow.JobFlow{}, volcanoResync, flowIndexers)
+	})
+	templates := inNamespaces(caches.namespaces, func(namespace string) cache.SharedIndexInformer {
+		return client.NewInformer(vc.JobTemplates(namespace), &flow.JobTemplate{}, volcanoResync, cache.Indexers{})
+	})
 	fc.informers, fc.caches = []cache.SharedIndexInformer{flows, templates}, caches
 	fc.flows, fc.templates, fc.jobs, fc.pods = flows.GetIndexer(), templates.GetIndexer(), caches.jobs.GetIndexer(), pods.GetIndexer()
 	errs := []error{

@@ -247,7 +247,7 @@ func (s *flowSync) job(name string) (*batch.Job, error) {
 		j = found.(*batch.Job)
 	}
 	if known := s.state.made[name]; known != nil {
-		seen := s.c.jobs.LastStoreSyncResourceVersion()
+		seen := seenVersion(s.c.jobs, s.flow.Namespace)
 		if n, err := resourceversion.CompareResourceVersion(seen, known.ResourceVersion); j != nil && isAsNew(j, known) || err == nil && n >= 0 {
 			delete(s.state.made, name) // the cache knows all about it, also that it is gone
 		} else {

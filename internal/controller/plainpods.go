@@ -17,7 +17,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
@@ -100,19 +99,19 @@ type PlainPodController struct {
 
 	synced []cache.InformerSynced
 	caches *VolcanoCaches
-	own    informers.SharedInformerFactory // of sets: nobody else follows them, and only where there are Volcano's kinds
-	queue  keyQueue                        // pods by "namespace/name"
-	empty  keyQueue                        // sets without pods by "kind/namespace/name"
+	own    *KubeCaches // of sets: nobody else follows them, and only where there are Volcano's kinds
+	queue  keyQueue    // pods by "namespace/name"
+	empty  keyQueue    // sets without pods by "kind/namespace/name"
 	ready  chan struct{}
 }
 
-// NewPlainPodController returns a controller that follows pods and their owners through factory. It starts nothing.
-func NewPlainPodController(cfg PlainPodConfig, kube kubernetes.Interface, vc *client.Client, factory informers.SharedInformerFactory, caches *VolcanoCaches, c clock.WithTicker, log *slog.Logger) (*PlainPodController, error) {
+// NewPlainPodController returns a controller that follows pods and their owners through kinds. It starts nothing.
+func NewPlainPodController(cfg PlainPodConfig, kube kubernetes.Interface, vc *client.Client, kinds *KubeCaches, caches *VolcanoCaches, c clock.WithTicker, log *slog.Logger) (*PlainPodController, error) {
 	p := newPlainPodController(cfg, plainClient{vcjobClient{kube, vc}}, c, log)
 	p.caches = caches
-	pods := factory.Core().V1().Pods().Informer()
-	p.own = informers.NewSharedInformerFactory(kube, volcanoResync)
-	replicaSets, statefulSets := p.own.Apps().V1().ReplicaSets().Informer(), p.own.Apps().V1().StatefulSets().Informer()
+	pods := kinds.pods()
+	p.own = kinds.anew()
+	replicaSets, statefulSets := p.own.replicaSets(), p.own.statefulSets()
 	p.pods = pods.GetIndexer()
 	p.sets = map[string]cache.Indexer{"ReplicaSet": replicaSets.GetIndexer(), "StatefulSet": statefulSets.GetIndexer()}
 	var slim slimmer

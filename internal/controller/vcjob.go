@@ -11,7 +11,6 @@ import (
 	"time"
 
 	schedulingv1 "k8s.io/api/scheduling/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
@@ -104,15 +103,15 @@ type VCJobController struct {
 	ready   chan struct{}
 }
 
-// NewVCJobController returns a controller that follows pods and priority classes through factory and Volcano's kinds through caches,
-// and writes through both clients. It starts nothing; the factory must be started by the caller.
-func NewVCJobController(cfg VCJobConfig, kube kubernetes.Interface, vc *client.Client, factory informers.SharedInformerFactory, caches *VolcanoCaches, events eventSink, c clock.WithTicker, log *slog.Logger) (*VCJobController, error) {
+// NewVCJobController returns a controller that follows pods and priority classes through kinds and Volcano's kinds through caches,
+// and writes through both clients. It starts nothing; kinds must be started by the caller.
+func NewVCJobController(cfg VCJobConfig, kube kubernetes.Interface, vc *client.Client, kinds *KubeCaches, caches *VolcanoCaches, events eventSink, c clock.WithTicker, log *slog.Logger) (*VCJobController, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("configuring the controller of Volcano's Jobs: %w", err)
 	}
 	registerVCJobMetrics()
 	vj := newVCJobController(cfg, vcjobClient{kube, vc}, events, c, log)
-	pods := factory.Core().V1().Pods().Informer()
+	pods := kinds.pods()
 	if _, there := pods.GetIndexer().GetIndexers()[podsOfJob]; !there {
 		if err := pods.AddIndexers(podIndexers); err != nil {
 			return nil, fmt.Errorf("indexing pods: %w", err)
@@ -120,10 +119,10 @@ func NewVCJobController(cfg VCJobConfig, kube kubernetes.Interface, vc *client.C
 	}
 	var slim slimmer
 	jobs, groups, commands, queues := caches.jobs, caches.groups, caches.commands, caches.queues
-	priorities := factory.Scheduling().V1().PriorityClasses().Informer()
+	priorities := kinds.priorityClasses()
 	vj.caches = caches
 	if cfg.Options.Native {
-		natives := factory.Scheduling().V1beta1().PodGroups().Informer()
+		natives := kinds.podGroups()
 		vj.natives = natives.GetIndexer()
 		vj.synced = append(vj.synced, natives.HasSynced)
 	}

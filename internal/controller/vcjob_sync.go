@@ -210,7 +210,7 @@ func (s *vcjobSync) isFree(name, version string) bool {
 	if _, exists, err := s.c.pods.GetByKey(s.job.Namespace + "/" + name); err != nil || exists {
 		return false
 	}
-	cmp, err := resourceversion.CompareResourceVersion(s.c.pods.LastStoreSyncResourceVersion(), version)
+	cmp, err := resourceversion.CompareResourceVersion(seenVersion(s.c.pods, s.job.Namespace), version)
 	return err != nil || cmp >= 0
 }
 
@@ -266,7 +266,7 @@ func (s *vcjobSync) pods(now time.Time) ([]*corev1.Pod, error) {
 		}
 	}
 	if len(s.state.made) > 0 {
-		seen := s.c.pods.LastStoreSyncResourceVersion()
+		seen := seenVersion(s.c.pods, s.job.Namespace)
 		for id, p := range s.state.made {
 			if cmp, err := resourceversion.CompareResourceVersion(seen, p.ResourceVersion); err == nil && cmp >= 0 {
 				delete(s.state.made, id) // gone before it was seen
@@ -313,7 +313,7 @@ func (s *vcjobSync) group() *scheduling.PodGroup {
 		s.state.group = nil
 		return cached
 	case cached == nil:
-		if cmp, err := resourceversion.CompareResourceVersion(s.c.groups.LastStoreSyncResourceVersion(), own.ResourceVersion); err == nil && cmp >= 0 {
+		if cmp, err := resourceversion.CompareResourceVersion(seenVersion(s.c.groups, s.job.Namespace), own.ResourceVersion); err == nil && cmp >= 0 {
 			s.state.group = nil // gone already
 			return nil
 		}
@@ -341,7 +341,7 @@ func (s *vcjobSync) native() *schedulingv1beta1.PodGroup {
 		s.state.native = nil
 		return cached
 	case cached == nil:
-		if cmp, err := resourceversion.CompareResourceVersion(s.c.natives.LastStoreSyncResourceVersion(), own.ResourceVersion); err == nil && cmp >= 0 {
+		if cmp, err := resourceversion.CompareResourceVersion(seenVersion(s.c.natives, s.job.Namespace), own.ResourceVersion); err == nil && cmp >= 0 {
 			s.state.native = nil // gone already
 			return nil
 		}

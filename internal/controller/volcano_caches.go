@@ -21,6 +21,7 @@ import (
 // VolcanoCaches follow Volcano's kinds for all controllers of them.
 type VolcanoCaches struct {
 	jobs, groups, commands, queues cache.SharedIndexInformer
+	namespaces                     []string // that are selected; none: all
 	once                           sync.Once
 }
 
@@ -53,14 +54,25 @@ var commandIndexers = cache.Indexers{
 	},
 }
 
-// NewVolcanoCaches returns the caches of the kinds that vc reaches. The first controller that runs starts them.
-func NewVolcanoCaches(vc *client.Client) (*VolcanoCaches, error) {
+// NewVolcanoCaches returns the caches of the kinds that vc reaches, of those with a namespace in these namespaces; none means all. The
+// first controller that runs starts them.
+func NewVolcanoCaches(vc *client.Client, namespaces []string) (*VolcanoCaches, error) {
 	var slim slimmer
+	follow := func(one func(namespace string) cache.SharedIndexInformer) cache.SharedIndexInformer {
+		return inNamespaces(namespaces, one)
+	}
 	v := &VolcanoCaches{
-		jobs:     client.NewInformer(vc.Jobs(""), &batch.Job{}, volcanoResync, cache.Indexers{}),
-		groups:   client.NewInformer(vc.PodGroups(""), &scheduling.PodGroup{}, volcanoResync, groupIndexers),
-		commands: client.NewInformer(vc.Commands(""), &bus.Command{}, volcanoResync, commandIndexers),
-		queues:   client.NewInformer(vc.Queues(), &scheduling.Queue{}, volcanoResync, cache.Indexers{}),
+		jobs: follow(func(namespace string) cache.SharedIndexInformer {
+			return client.NewInformer(vc.Jobs(namespace), &batch.Job{}, volcanoResync, cache.Indexers{})
+		}),
+		groups: follow(func(namespace string) cache.SharedIndexInformer {
+			return client.NewInformer(vc.PodGroups(namespace), &scheduling.PodGroup{}, volcanoResync, groupIndexers)
+		}),
+		commands: follow(func(namespace string) cache.SharedIndexInformer {
+			return client.NewInformer(vc.Commands(namespace), &bus.Command{}, volcanoResync, commandIndexers)
+		}),
+		queues:     client.NewInformer(vc.Queues(), &scheduling.Queue{}, volcanoResync, cache.Indexers{}),
+		namespaces: namespaces,
 	}
 	err := errors.Join(v.jobs.SetTransform(slim.vcjob), v.groups.SetTransform(slim.unmanaged), v.queues.SetTransform(slim.unmanaged))
 	if err != nil {

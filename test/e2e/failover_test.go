@@ -55,12 +55,15 @@ func (o *lockedOutput) String() string {
 	return o.b.String()
 }
 
-func startReplica(t *testing.T, kubeconfig string) *replica {
+// startReplica runs drover-controller with everything on; flags in more go before.
+func startReplica(t *testing.T, kubeconfig string, more ...string) *replica {
 	t.Helper()
+	args := []string{
+		"--kubeconfig", kubeconfig, "--manage=all", "--controllers=*", "--gang=none", "--install-crds", "--leader-elect-namespace=drover-system",
+		"--leader-elect-lease-duration=" + failoverLease.String(), "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=1s",
+	}
 	r := &replica{
-		cmd: exec.Command(filepath.Join(filepath.Dir(plane.Binary(t)), "drover-controller"), "--kubeconfig", kubeconfig,
-			"--manage=all", "--controllers=*", "--gang=none", "--install-crds", "--leader-elect-namespace=drover-system",
-			"--leader-elect-lease-duration="+failoverLease.String(), "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=1s"),
+		cmd:    exec.Command(filepath.Join(filepath.Dir(plane.Binary(t)), "drover-controller"), append(args, more...)...),
 		output: &lockedOutput{}, done: make(chan struct{}),
 	}
 	r.cmd.Stdout, r.cmd.Stderr = r.output, r.output

@@ -78,6 +78,7 @@ func NewCommand(logTo io.Writer, run func(ctx context.Context, o *Options, log *
 With --manage=all it takes the place of the cluster's own loops, which must be off
 (kube-controller-manager --controllers=*,-job-controller,-cronjob-controller,-ttl-after-finished-controller).
 With --manage=marked it looks after Jobs whose spec.managedBy is ` + config.MarkedManager + ` only.
+With --namespaces it works in these namespaces only, and needs rights in these only.
 
 Exit codes: 0 asked to stop, 1 could not start or had to stop, 2 wrong usage.`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -90,6 +91,9 @@ Exit codes: 0 asked to stop, 1 could not start or had to stop, 2 wrong usage.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := errors.Join(o.Controllers.SetGates(gates), o.Controllers.Validate()); err != nil {
 				return usageError{err}
+			}
+			if len(o.Controllers.Namespaces) == 0 && cmd.Flags().Changed("namespaces") {
+				return usageError{errors.New("--namespaces: names none; leave the flag out to work in all")}
 			}
 			level := slog.LevelInfo
 			if o.Verbose {
@@ -106,6 +110,7 @@ Exit codes: 0 asked to stop, 1 could not start or had to stop, 2 wrong usage.`,
 	f.StringVar(&o.Context, "context", "", "context of the kubeconfig")
 	f.StringVar((*string)(&o.Controllers.Manage), "manage", string(config.ManageAll), "which Jobs to look after: all, or marked (spec.managedBy: "+config.MarkedManager+")")
 	f.StringSliceVar(&o.Controllers.Enabled, "controllers", []string{"*"}, "controllers to run, by name; * is all, -name takes one away")
+	f.StringSliceVar(&o.Controllers.Namespaces, "namespaces", nil, "namespaces to work in, such as a,b (default all); queues, priority classes and nodes have none, and are read all the same")
 	f.IntVar(&o.Controllers.JobWorkers, "concurrent-job-syncs", 0, "Jobs looked at at once (default 16)")
 	f.DurationVar(&o.Controllers.JobBatchPeriod, "job-batch-period", 0, "shortest time between two status writes of one Job that tell of ended pods (default 1s)")
 	f.IntVar(&o.Controllers.CronJobWorkers, "concurrent-cron-job-syncs", 0, "CronJobs looked at at once (default 16)")
@@ -115,6 +120,7 @@ Exit codes: 0 asked to stop, 1 could not start or had to stop, 2 wrong usage.`,
 	f.StringVar(&o.Admission.Listen, "webhook-bind-address", "", "address to serve the webhooks of Volcano's kinds on; empty means none")
 	f.StringVar(&o.Admission.Service, "webhook-service", "", "namespace/name of the Service by which the API server reaches the webhooks; empty: it reaches the address itself")
 	f.StringVar(&o.Admission.Secret, "webhook-secret", "", "namespace/name of the Secret for the webhooks' certificates (default kube-system/drover-volcano-webhook)")
+	f.StringVar(&o.Admission.Name, "webhook-name", "", "name of the webhook configurations (default "+config.WebhooksName+"); where several of these serve webhooks for namespaces of their own, each needs another")
 	f.StringVar(&o.Admission.SchedulerName, "scheduler-name", "", "scheduler of Volcano's Jobs that name none (default volcano)")
 	f.Float32Var(&o.Controllers.QPS, "kube-api-qps", 0, "limit of requests a second to the API server; 0: none, API Priority and Fairness protects it")
 	f.Var(flag.NewMapStringBool(&gates), "feature-gates", "feature gates of the cluster that concern its Job controller: "+config.GateWorkloadWithJob+"=true makes a Workload and a PodGroup for each Job")
@@ -142,12 +148,9 @@ func run(ctx context.Context, o *Options, log *slog.Logger) error {
 	defer health.Close()
 	go cores.Run(ctx)
 	work := func(ctx context.Context) error {
-		c, err := app.NewControllers(o.Controllers, rc, log)
-		if err != nil {
-			return err
-		}
-		health.SetCheck("controllers", awaits(c.Ready(), "the caches are not filled yet"))
-		return c.Run(ctx)
+		return app.RunControllers(ctx, o.Controllers, rc, log, func(c *app.Controllers) {
+			health.SetCheck("controllers", awaits(c.Ready(), "the caches are not filled yet"))
+		})
 	}
 	lead := func(ctx context.Context) error { return app.RunAsLeader(ctx, o.Lease, rc, log, work) }
 	if !o.LeaderElect {
@@ -156,7 +159,7 @@ func run(ctx context.Context, o *Options, log *slog.Logger) error {
 	if o.Admission.Listen == "" {
 		return lead(ctx)
 	}
-	o.Admission.KindsComing = o.Controllers.InstallKinds
+	o.Admission.KindsComing, o.Admission.Namespaces = o.Controllers.InstallKinds, o.Controllers.Namespaces
 	hooks, err := app.NewAdmission(o.Admission, rc, log)
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -139,5 +140,5 @@ func NewInformer[L runtime.Object](l lister[L], example runtime.Object, resync t
 		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 			return l.Watch(ctx, opts)
 		},
-	}, example, resync, indexers)
+	}, example, resync, maps.Clone(indexers)) // adding indexes changes them
 }

@@ -88,7 +88,11 @@ func (c *Controllers) newVolcano(cfg config.Controllers, kube kubernetes.Interfa
 		}
 	}
 	if cfg.Runs("queue") {
-		p, err := controller.NewQueueController(vc, caches, recorder, clock.RealClock{}, c.log.With("controller", "queue"))
+		kinds := c.kinds
+		if cfg.Gang != config.GangNone && !native {
+			kinds = nil // its scheduler says what queues have
+		}
+		p, err := controller.NewQueueController(vc, kinds, caches, recorder, clock.RealClock{}, c.log.With("controller", "queue"))
 		if err := add("queue", kindsServed, p, err); err != nil {
 			return err
 		}

@@ -114,6 +114,14 @@ func podsByGroup(o any) ([]string, error) {
 	return nil, nil
 }
 
+// indexByGroup adds the index podsOfGroup, if nobody has.
+func indexByGroup(pods cache.SharedIndexInformer) error {
+	if _, there := pods.GetIndexer().GetIndexers()[podsOfGroup]; there {
+		return nil
+	}
+	return pods.AddIndexers(cache.Indexers{podsOfGroup: podsByGroup})
+}
+
 // groupOfPod returns "namespace/name" of the PodGroup of Volcano that p belongs to; "": it belongs to none.
 func groupOfPod(p *corev1.Pod) string {
 	if name := p.Annotations[batch.GroupNameKey]; name != "" {
@@ -138,7 +146,7 @@ func NewGangController(native bool, vc *client.Client, kinds *KubeCaches, caches
 	g.groups, g.queues = caches.groups.GetIndexer(), caches.queues.GetIndexer()
 	g.pods, g.priorities = pods.GetIndexer(), priorities.GetIndexer()
 	var slim slimmer
-	errs := []error{pods.AddIndexers(cache.Indexers{podsOfGroup: podsByGroup}), pods.SetTransform(slim.pod)}
+	errs := []error{indexByGroup(pods), pods.SetTransform(slim.pod)}
 	watch := func(informer cache.SharedIndexInformer, handler cache.ResourceEventHandler) {
 		registration, err := informer.AddEventHandler(handler)
 		if err == nil {

@@ -11,12 +11,14 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
+	"github.com/drover-dev/drover/internal/gang"
 	"github.com/drover-dev/drover/internal/queue"
 	"github.com/drover-dev/drover/internal/volcano/bus"
 	"github.com/drover-dev/drover/internal/volcano/client"
@@ -29,6 +31,8 @@ const (
 	// queueCountPeriod is the shortest time between two writes of one queue that only tell numbers.
 	queueCountPeriod = 2 * time.Second
 	queueWorkers     = 2
+	// maxQueueDepth bounds how many queues stand above each other, should they form a ring.
+	maxQueueDepth = 64
 	// queueFieldManager owns what we write of the status; a scheduler of Volcano writes other parts of it.
 	queueFieldManager = "queue-controller"
 )
@@ -57,7 +61,7 @@ func (c queueClient) DeleteCommand(ctx context.Context, cmd *bus.Command) error 
 	return vcjobClient{vc: c.vc}.DeleteCommand(ctx, cmd)
 }
 
-// QueueController opens and closes queues and counts their PodGroups.
+// QueueController opens and closes queues, counts their PodGroups and, where no scheduler of Volcano does, says what their pods have.
 type QueueController struct {
 	api    queueAPI
 	events eventSink
@@ -65,6 +69,7 @@ type QueueController struct {
 	log    *slog.Logger
 
 	queues, groups, commands cache.Indexer
+	pods                     cache.Indexer // with podsOfGroup; nil: a scheduler of Volcano says what queues have
 	synced                   []cache.InformerSynced
 	caches                   *VolcanoCaches
 	queue                    keyQueue
@@ -76,8 +81,9 @@ type QueueController struct {
 	handled map[types.UID]bool           // Commands that we have deleted, until the cache knows
 }
 
-// NewQueueController returns a controller that follows Volcano's kinds through caches. It starts nothing.
-func NewQueueController(vc *client.Client, caches *VolcanoCaches, events eventSink, c clock.WithTicker, log *slog.Logger) (*QueueController, error) {
+// NewQueueController returns a controller that follows Volcano's kinds through caches. kinds is for the pods, by which it says what queues
+// have; nil: a scheduler of Volcano does. It starts nothing; kinds must be started by the caller.
+func NewQueueController(vc *client.Client, kinds *KubeCaches, caches *VolcanoCaches, events eventSink, c clock.WithTicker, log *slog.Logger) (*QueueController, error) {
 	registerQueueMetrics()
 	q := newQueueController(queueClient{vc}, events, c, log)
 	q.caches = caches
@@ -93,6 +99,13 @@ func NewQueueController(vc *client.Client, caches *VolcanoCaches, events eventSi
 	watch(caches.queues, handlerOf(q.queueAdded, q.queueUpdated, q.queueDeleted))
 	watch(caches.groups, handlerOf(q.groupChanged, q.groupUpdated, q.groupDeleted))
 	watch(caches.commands, handlerOf(q.commandAdded, func(_, cmd *bus.Command) { q.commandAdded(cmd) }, q.commandAdded))
+	if kinds != nil {
+		var slim slimmer
+		pods := kinds.pods()
+		q.pods = pods.GetIndexer()
+		errs = append(errs, indexByGroup(pods), pods.SetTransform(slim.pod))
+		watch(pods, handlerOf(q.podChanged, q.podUpdated, q.podChanged))
+	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("watching for the controller of queues: %w", err)
 	}
@@ -158,6 +171,7 @@ func (c *QueueController) wakeBelow(name string) {
 
 func (c *QueueController) groupChanged(g *scheduling.PodGroup) {
 	c.queue.AddAfter(g.Spec.Queue, queueSettle)
+	c.wakeAllocated(g.Spec.Queue)
 }
 
 func (c *QueueController) groupUpdated(before, after *scheduling.PodGroup) {
@@ -176,6 +190,78 @@ func (c *QueueController) groupDeleted(g *scheduling.PodGroup) {
 		return
 	}
 	c.groupChanged(g)
+}
+
+// podChanged has it told what the queues of a pod have.
+func (c *QueueController) podChanged(p *corev1.Pod) {
+	key := groupOfPod(p)
+	if key == "" || p.Spec.NodeName == "" {
+		return
+	}
+	if o, exists, err := c.groups.GetByKey(key); err == nil && exists { // else it is told with the PodGroup
+		c.wakeAllocated(o.(*scheduling.PodGroup).Spec.Queue)
+	}
+}
+
+// wakeAllocated has it told what a queue and those above it have, as soon as their numbers may be written.
+func (c *QueueController) wakeAllocated(name string) {
+	if c.pods == nil {
+		return
+	}
+	for range maxQueueDepth {
+		c.mu.Lock()
+		wait := c.counted[name].Add(queueCountPeriod).Sub(c.clock.Now()) // long ago where nothing was written
+		c.mu.Unlock()
+		c.queue.AddAfter(name, max(queueSettle, wait))
+		o, exists, err := c.queues.GetByKey(name)
+		if err != nil || !exists {
+			return
+		}
+		parent := o.(*scheduling.Queue).Spec.Parent
+		if parent == "" || parent == name {
+			return
+		}
+		name = parent
+	}
+}
+
+func (c *QueueController) podUpdated(before, after *corev1.Pod) {
+	if queue.Holds(before) != queue.Holds(after) || before.Spec.Resources != after.Spec.Resources || groupOfPod(before) != groupOfPod(after) {
+		c.podChanged(after)
+	}
+}
+
+// allocated returns what the pods of a queue and of those below it have; nil: that is not ours to say.
+func (c *QueueController) allocated(name string) (corev1.ResourceList, error) {
+	if c.pods == nil {
+		return nil, nil
+	}
+	parents := map[string]string{}
+	for _, o := range c.queues.List() {
+		q := o.(*scheduling.Queue)
+		parents[q.Name] = q.Spec.Parent
+	}
+	var pods []*corev1.Pod
+	for _, below := range queue.Below(name, parents) {
+		groups, err := c.groups.ByIndex(groupsOfQueue, below)
+		if err != nil {
+			return nil, fmt.Errorf("reading the PodGroups of queue %q from the cache: %w", below, err)
+		}
+		for _, o := range groups {
+			g := o.(*scheduling.PodGroup)
+			if !gang.IsAdmitted(g) || g.Status.Phase == scheduling.GroupCompleted {
+				continue // it has no pods with a place
+			}
+			found, err := c.pods.ByIndex(podsOfGroup, keyOf(g))
+			if err != nil {
+				return nil, fmt.Errorf("reading the pods of PodGroup %s from the cache: %w", keyOf(g), err)
+			}
+			for _, p := range found {
+				pods = append(pods, p.(*corev1.Pod))
+			}
+		}
+	}
+	return queue.Allocated(pods), nil
 }
 
 func (c *QueueController) commandAdded(cmd *bus.Command) {
@@ -212,7 +298,11 @@ func (c *QueueController) sync(ctx context.Context, name string) error {
 		return err
 	}
 	measureQueue(name, counts)
-	o := queue.Observed{Queue: q, Counts: counts, Commands: commands}
+	allocated, err := c.allocated(name)
+	if err != nil {
+		return err
+	}
+	o := queue.Observed{Queue: q, Counts: counts, Commands: commands, Allocated: allocated}
 	if parent, exists, err := c.queues.GetByKey(q.Spec.Parent); err == nil && exists && q.Spec.Parent != name {
 		o.Parent = c.newest(parent.(*scheduling.Queue))
 	}
@@ -328,11 +418,14 @@ func (c *QueueController) mayWait(name string, plan queue.Plan) time.Duration {
 
 func (c *QueueController) store(ctx context.Context, q *scheduling.Queue, plan queue.Plan) error {
 	s := plan.Status
+	ours := map[string]any{
+		"state": s.State, "pending": s.Pending, "inqueue": s.Inqueue, "running": s.Running, "unknown": s.Unknown, "completed": s.Completed,
+	}
+	if c.pods != nil {
+		ours["allocated"] = s.Allocated
+	}
 	text, err := json.Marshal(map[string]any{
-		"apiVersion": scheduling.GroupVersion.String(), "kind": "Queue", "metadata": map[string]any{"name": q.Name, "uid": q.UID},
-		"status": map[string]any{
-			"state": s.State, "pending": s.Pending, "inqueue": s.Inqueue, "running": s.Running, "unknown": s.Unknown, "completed": s.Completed,
-		},
+		"apiVersion": scheduling.GroupVersion.String(), "kind": "Queue", "metadata": map[string]any{"name": q.Name, "uid": q.UID}, "status": ours,
 	})
 	if err != nil {
 		return fmt.Errorf("writing the status of queue %q: %w", q.Name, err)

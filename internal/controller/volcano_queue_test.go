@@ -13,12 +13,15 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/drover-dev/drover/internal/volcano/batch"
 	"github.com/drover-dev/drover/internal/volcano/bus"
 	"github.com/drover-dev/drover/internal/volcano/scheduling"
 )
@@ -102,7 +105,11 @@ func (w *queueWorld) PatchQueue(_ context.Context, q *scheduling.Queue, text []b
 func (w *queueWorld) ApplyQueueStatus(_ context.Context, name string, text []byte) (*scheduling.Queue, error) {
 	var patch scheduling.Queue
 	must(w.t, json.Unmarshal(text, &patch))
-	if err := w.say("status", "%s %s pending=%d running=%d", name, patch.Status.State, patch.Status.Pending, patch.Status.Running); err != nil {
+	has := ""
+	if n := patch.Status.Allocated; len(n) > 0 {
+		has = fmt.Sprintf(" has %s CPUs in %s pods", n.Cpu(), n.Pods())
+	}
+	if err := w.say("status", "%s %s pending=%d running=%d%s", name, patch.Status.State, patch.Status.Pending, patch.Status.Running, has); err != nil {
 		return nil, err
 	}
 	return w.change(name, func(q *scheduling.Queue) { q.Status = patch.Status }), nil
@@ -201,5 +208,61 @@ func TestCountsAreWrittenNowAndThen(t *testing.T) {
 	w.expect(500 * time.Millisecond)
 	w.group("g1", scheduling.GroupRunning)
 	w.expect(5*time.Second, "status q Open pending=998 running=2")
+	w.expect(time.Hour)
+}
+
+// pod lets a pod of the PodGroup g come or change.
+func (w *queueWorld) pod(name, node string, phase corev1.PodPhase) {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Annotations: map[string]string{batch.GroupNameKey: "g"}},
+		Spec: corev1.PodSpec{NodeName: node, Resources: &corev1.ResourceRequirements{Requests: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("500m"),
+		}}},
+		Status: corev1.PodStatus{Phase: phase},
+	}
+	before, exists, err := w.c.pods.Get(p)
+	must(w.t, err)
+	must(w.t, w.c.pods.Update(p))
+	if exists {
+		w.c.podUpdated(before.(*corev1.Pod), p)
+	} else {
+		w.c.podChanged(p)
+	}
+}
+
+func TestQueuesSayWhatTheirPodsHaveAndNotWithEachPod(t *testing.T) {
+	w := newQueueWorld(t)
+	w.c.pods = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{podsOfGroup: podsByGroup})
+	w.put(&scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: "q"}, Spec: scheduling.QueueSpec{Parent: "up"}})
+	w.put(&scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: "up"}, Spec: scheduling.QueueSpec{Parent: "root"}})
+	w.expect(5*time.Second, "status q Open pending=0 running=0", "status up Open pending=0 running=0")
+	w.group("g", scheduling.GroupPending)
+	for i := range 100 {
+		w.pod(fmt.Sprint("p", i), "", corev1.PodPending)
+	}
+	w.expect(5*time.Second, "status q Open pending=1 running=0")
+	w.group("g", scheduling.GroupRunning)
+	for i := range 100 {
+		w.pod(fmt.Sprint("p", i), "n", corev1.PodPending)
+	}
+	w.expect(time.Second, "status q Open pending=0 running=1 has 50 CPUs in 100 pods", "status up Open pending=0 running=0 has 50 CPUs in 100 pods")
+	for i := range 100 {
+		w.pod(fmt.Sprint("p", i), "n", corev1.PodRunning)
+	}
+	w.expect(time.Minute) // they have no more than before
+	for i := range 97 {
+		w.pod(fmt.Sprint("p", i), "n", corev1.PodSucceeded)
+		w.clock.Step(20 * time.Millisecond)
+	}
+	w.expect(time.Second, "status q Open pending=0 running=1 has 1500m CPUs in 3 pods", "status up Open pending=0 running=0 has 1500m CPUs in 3 pods")
+	w.pod("p97", "n", corev1.PodFailed)
+	w.expect(500 * time.Millisecond) // numbers were written a moment ago
+	w.expect(time.Minute, "status q Open pending=0 running=1 has 1 CPUs in 2 pods", "status up Open pending=0 running=0 has 1 CPUs in 2 pods")
+
+	o, _, err := w.c.groups.GetByKey("default/g")
+	must(t, err)
+	must(t, w.c.groups.Delete(o))
+	w.c.groupDeleted(o.(*scheduling.PodGroup))
+	w.expect(time.Minute, "status q Open pending=0 running=0", "status up Open pending=0 running=0")
 	w.expect(time.Hour)
 }

@@ -60,6 +60,8 @@ type Observed struct {
 	Parent   *scheduling.Queue // nil: there is none, or it does not exist
 	Counts   Counts
 	Commands []*bus.Command // that name Queue, in any order
+	// Allocated is what the pods of Queue and of those below it have; nil: a scheduler of Volcano says so.
+	Allocated corev1.ResourceList
 }
 
 // Plan is one step. The caller carries it out in the order of the fields.
@@ -68,7 +70,7 @@ type Plan struct {
 	Parent string
 	// ClosedByParent is the new value of that annotation; "": it stays.
 	ClosedByParent string
-	// Status is the new state and the new counts; nil: they stay. Now says that the state is new: otherwise it may wait a little
+	// Status is the new state, the new counts and what is allocated; nil: they stay. Now says that the state is new: otherwise it may wait a little
 	// for more to change.
 	Status *scheduling.QueueStatus
 	Now    bool
@@ -150,8 +152,11 @@ func Decide(o Observed) Plan {
 	next.State = state
 	next.Pending, next.Inqueue, next.Running = o.Counts.Pending, o.Counts.Inqueue, o.Counts.Running
 	next.Unknown, next.Completed = o.Counts.Unknown, o.Counts.Completed
+	if o.Allocated != nil {
+		next.Allocated = o.Allocated
+	}
 	plan.Now = next.State != q.Status.State
-	if plan.Now || CountsOf(&next) != CountsOf(&q.Status) {
+	if plan.Now || CountsOf(&next) != CountsOf(&q.Status) || !sameAmounts(next.Allocated, q.Status.Allocated) {
 		plan.Status = &next
 	}
 	return plan

@@ -28,7 +28,7 @@ func (s *Server) register(ctx context.Context, authority []byte) error {
 				Name: h.Name, ClientConfig: s.reach(h, authority), Rules: rules(h), FailurePolicy: ptr.To(admissionregistrationv1.Fail),
 				SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone), TimeoutSeconds: ptr.To[int32](timeoutSeconds), AdmissionReviewVersions: []string{"v1"},
 				MatchPolicy: ptr.To(admissionregistrationv1.Equivalent), ReinvocationPolicy: ptr.To(admissionregistrationv1.NeverReinvocationPolicy),
-				NamespaceSelector: &metav1.LabelSelector{}, ObjectSelector: &metav1.LabelSelector{},
+				NamespaceSelector: &metav1.LabelSelector{}, ObjectSelector: &metav1.LabelSelector{}, MatchConditions: matchConditions(h.Condition),
 			})
 			continue
 		}
@@ -36,7 +36,7 @@ func (s *Server) register(ctx context.Context, authority []byte) error {
 			Name: h.Name, ClientConfig: s.reach(h, authority), Rules: rules(h), FailurePolicy: ptr.To(admissionregistrationv1.Fail),
 			SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone), TimeoutSeconds: ptr.To[int32](timeoutSeconds), AdmissionReviewVersions: []string{"v1"},
 			MatchPolicy:       ptr.To(admissionregistrationv1.Equivalent),
-			NamespaceSelector: &metav1.LabelSelector{}, ObjectSelector: &metav1.LabelSelector{},
+			NamespaceSelector: &metav1.LabelSelector{}, ObjectSelector: &metav1.LabelSelector{}, MatchConditions: matchConditions(h.Condition),
 		})
 	}
 	if err := s.registerMutating(ctx, mutating); err != nil {

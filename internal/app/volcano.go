@@ -72,7 +72,7 @@ func (c *Controllers) newVolcano(cfg config.Controllers, kube kubernetes.Interfa
 		}
 	}
 	if (cfg.Gang == config.GangNone || native) && (cfg.Runs("vcjob") || cfg.Runs("podgroup")) { // who makes PodGroups, admits them
-		p, err := controller.NewGangController(native, vc, c.informers, caches, clock.RealClock{}, c.log.With("controller", "gang"))
+		p, err := controller.NewGangController(native, vc, c.informers, caches, recorder, clock.RealClock{}, c.log.With("controller", "gang"))
 		if err := add("gang", kindsServed, p, err); err != nil {
 			return err
 		}

@@ -29,7 +29,7 @@ func (s *Server) register(ctx context.Context, authority []byte) error {
 				Name: h.Name, ClientConfig: s.reach(h, authority), Rules: rules(h), FailurePolicy: ptr.To(admissionregistrationv1.Fail),
 				SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone), TimeoutSeconds: ptr.To[int32](timeoutSeconds), AdmissionReviewVersions: []string{"v1"},
 				MatchPolicy: ptr.To(admissionregistrationv1.Equivalent), ReinvocationPolicy: ptr.To(admissionregistrationv1.NeverReinvocationPolicy),
-				NamespaceSelector: s.namespaces(), ObjectSelector: &metav1.LabelSelector{},
+				NamespaceSelector: s.namespaces(), ObjectSelector: &metav1.LabelSelector{}, MatchConditions: matchConditions(h.Condition),
 			})
 			continue
 		}
@@ -37,7 +37,7 @@ func (s *Server) register(ctx context.Context, authority []byte) error {
 			Name: h.Name, ClientConfig: s.reach(h, authority), Rules: rules(h), FailurePolicy: ptr.To(admissionregistrationv1.Fail),
 			SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone), TimeoutSeconds: ptr.To[int32](timeoutSeconds), AdmissionReviewVersions: []string{"v1"},
 			MatchPolicy:       ptr.To(admissionregistrationv1.Equivalent),
-			NamespaceSelector: s.namespaces(), ObjectSelector: &metav1.LabelSelector{},
+			NamespaceSelector: s.namespaces(), ObjectSelector: &metav1.LabelSelector{}, MatchConditions: matchConditions(h.Condition),
 		})
 	}
 	if err := s.registerMutating(ctx, mutating); err != nil {

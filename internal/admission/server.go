@@ -36,6 +36,8 @@ type Config struct {
 	Name string
 	// Namespaces are those about whose objects the API server asks; none: all.
 	Namespaces []string
+	// Policies are rules that the API server is to carry out by itself.
+	Policies []Policy
 	// Life is how long certificates are good; 0 means 90 days. They are renewed when a third of it is left.
 	Life time.Duration
 	// Check is how often certificates and registration are looked at; 0 means 10 minutes.
@@ -66,6 +68,8 @@ type Webhook struct {
 	// Group, Version, Resource and Operations say for which requests the API server asks.
 	Group, Version, Resource string
 	Operations               []admissionv1.Operation
+	// Condition says in CEL for which of them; "": for all.
+	Condition string
 	// Mutates says that Answer may change the object.
 	Mutates bool
 	// Answer decides. An error means that the request is no such object.
@@ -173,6 +177,9 @@ func (s *Server) refresh(ctx context.Context) error {
 		return err
 	}
 	if err := s.register(ctx, authority); err != nil {
+		return err
+	}
+	if err := s.registerPolicies(ctx); err != nil {
 		return err
 	}
 	s.use(pair, authority)

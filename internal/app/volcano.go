@@ -75,7 +75,7 @@ func (c *Controllers) newVolcano(cfg config.Controllers, kube kubernetes.Interfa
 		}
 	}
 	if (cfg.Gang == config.GangNone || native) && (cfg.Runs("vcjob") || cfg.Runs("podgroup")) { // who makes PodGroups, admits them
-		p, err := controller.NewGangController(native, vc, c.kinds, caches, clock.RealClock{}, c.log.With("controller", "gang"))
+		p, err := controller.NewGangController(native, vc, c.kinds, caches, recorder, clock.RealClock{}, c.log.With("controller", "gang"))
 		if err := add("gang", kindsServed, p, err); err != nil {
 			return err
 		}
@@ -326,8 +326,10 @@ func NewAdmission(cfg config.Admission, rc *rest.Config, log *slog.Logger) (*Adm
 	}
 	log = log.With("part", "admission")
 	a := &Admission{queues: client.NewInformer(vc.Queues(), &scheduling.Queue{}, resync, cache.Indexers{})}
-	a.server, err = admission.New(admission.Config{Listen: cfg.Listen, Service: cfg.Service, Secret: cfg.Secret, Name: cfg.Name, Namespaces: eachOnce(cfg.Namespaces)},
-		slices.Concat(admission.VCJobs(a.queueByName, kube, cfg.SchedulerName), admission.JobFlows(), admission.VCCronJobs()), kube, clock.RealClock{}, log)
+	hooks := slices.Concat(admission.VCJobs(a.queueByName, kube, cfg.SchedulerName), admission.VolcanoQueues(allQueues(vc)), admission.PodGroups(a.queueByName),
+		admission.JobFlows(), admission.VCCronJobs())
+	a.server, err = admission.New(admission.Config{Listen: cfg.Listen, Service: cfg.Service, Secret: cfg.Secret, Name: cfg.Name, Namespaces: eachOnce(cfg.Namespaces), Policies: admission.Policies(cfg.SchedulerName)},
+		hooks, kube, clock.RealClock{}, log)
 	if err != nil {
 		return nil, err
 	}
@@ -363,4 +365,15 @@ func (a *Admission) queueByName(name string) (q *scheduling.Queue, children int)
 		}
 	}
 	return q, children
+}
+
+// allQueues returns how the queues are read as they are at the moment.
+func allQueues(vc *client.Client) admission.AllQueues {
+	return func(ctx context.Context) ([]scheduling.Queue, error) {
+		list, err := vc.Queues().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, err
+		}
+		return list.Items, nil
+	}
 }

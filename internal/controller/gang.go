@@ -58,10 +58,11 @@ func (c gangClient) PatchGroup(ctx context.Context, g *scheduling.PodGroup, patc
 // GangController admits PodGroups of Volcano to their queues and writes their status, where no scheduler of Volcano does. Which node
 // a pod goes to, and that pods which belong together go together, is kube-scheduler's business.
 type GangController struct {
-	api   gangAPI
-	clock clock.WithTicker
-	log   *slog.Logger
-	gate  gate
+	api    gangAPI
+	events eventSink
+	clock  clock.WithTicker
+	log    *slog.Logger
+	gate   gate
 
 	groups     cache.Indexer // with groupIndexers
 	queues     cache.Indexer // by name
@@ -139,8 +140,8 @@ func nativesByGroup(o any) ([]string, error) {
 
 // NewGangController returns a controller that follows pods, nodes and, where native says so, PodGroups of Kubernetes through kinds,
 // and Volcano's kinds through caches. It starts nothing.
-func NewGangController(native bool, vc *client.Client, kinds *KubeCaches, caches *VolcanoCaches, c clock.WithTicker, log *slog.Logger) (*GangController, error) {
-	g := newGangController(gangClient{vc}, c, log)
+func NewGangController(native bool, vc *client.Client, kinds *KubeCaches, caches *VolcanoCaches, events eventSink, c clock.WithTicker, log *slog.Logger) (*GangController, error) {
+	g := newGangController(gangClient{vc}, events, c, log)
 	g.caches = caches
 	pods, priorities := kinds.pods(), kinds.priorityClasses()
 	g.groups, g.queues = caches.groups.GetIndexer(), caches.queues.GetIndexer()
@@ -176,9 +177,9 @@ func NewGangController(native bool, vc *client.Client, kinds *KubeCaches, caches
 	return g, nil
 }
 
-func newGangController(api gangAPI, c clock.WithTicker, log *slog.Logger) *GangController {
+func newGangController(api gangAPI, events eventSink, c clock.WithTicker, log *slog.Logger) *GangController {
 	return &GangController{
-		api: api, clock: c, log: log, gate: newGate(maxRequests),
+		api: api, events: events, clock: c, log: log, gate: newGate(maxRequests),
 		passes: newLazyQueue("gang_admission", retryDelays(), c), mirror: newLazyQueue("gang", retryDelays(), c),
 		parsed: map[types.UID]parsedGroup{}, waits: map[string]string{}, state: map[string]*groupState{},
 		ready: make(chan struct{}),
@@ -486,7 +487,19 @@ func (c *GangController) syncGroup(ctx context.Context, key string) error {
 		c.mirror.AddAfter(key, wait)
 		return nil
 	}
-	return c.write(ctx, g, map[string]any{}, &next)
+	if err := c.write(ctx, g, map[string]any{}, &next); err != nil {
+		return err
+	}
+	// Differs: a scheduler of Volcano says so again and again. Those that wait for their queue are told by their Jobs.
+	if n := len(next.Conditions); n > 0 && gang.IsAdmitted(g) && holds(&next.Conditions[n-1]) && !sameKinds(next.Conditions, g.Status.Conditions) {
+		c.events.Event(g, corev1.EventTypeWarning, string(scheduling.GroupUnschedulable), next.Conditions[n-1].Message)
+	}
+	return nil
+}
+
+// holds reports whether a condition says that pods cannot be placed.
+func holds(c *scheduling.PodGroupCondition) bool {
+	return c.Status == corev1.ConditionTrue && c.Type == scheduling.GroupUnschedulable
 }
 
 // mayWait reports whether nobody waits for a PodGroup to come to that phase: many are deleted before it matters.
@@ -498,9 +511,9 @@ func (c *GangController) mayWait(g *scheduling.PodGroup, phase scheduling.PodGro
 // sameKinds reports whether the same conditions hold.
 func sameKinds(a, b []scheduling.PodGroupCondition) bool {
 	holding := func(all []scheduling.PodGroupCondition) (kinds []scheduling.PodGroupConditionType) {
-		for _, c := range all {
-			if c.Status == corev1.ConditionTrue && c.Type == scheduling.GroupUnschedulable {
-				kinds = append(kinds, c.Type)
+		for i := range all {
+			if holds(&all[i]) {
+				kinds = append(kinds, all[i].Type)
 			}
 		}
 		return kinds
@@ -534,7 +547,8 @@ func (c *GangController) members(g *scheduling.PodGroup) (gang.Members, error) {
 		}
 	}
 	all := m.Waiting + m.Placed + m.Running + m.Succeeded + m.Failed
-	if ref := metav1.GetControllerOfNoCopy(g); !names(ref, "Job", batch.GroupVersion.String()) && all < g.Spec.MinMember && gang.IsPlaced(g) {
+	m.Loose = !names(metav1.GetControllerOfNoCopy(g), "Job", batch.GroupVersion.String())
+	if m.Loose && all < g.Spec.MinMember && gang.IsPlaced(g) {
 		m.Unplaceable = fmt.Sprintf("%d pods must be there, and %d are", g.Spec.MinMember, all) // nobody makes them again
 	}
 	if m.Waiting == 0 {

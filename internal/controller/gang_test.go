@@ -20,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -41,6 +42,12 @@ type gangWorld struct {
 	writes  int
 	lost    bool // answers to writes are lost, and the watch is silent
 	silent  bool // the watch is silent
+	events  []string
+}
+
+// Event implements eventSink.
+func (w *gangWorld) Event(o runtime.Object, eventType, reason, message string) {
+	w.events = append(w.events, fmt.Sprintf("%s %s %s: %s", o.(*scheduling.PodGroup).Name, eventType, reason, message))
 }
 
 func newGangWorld(t *testing.T) *gangWorld {
@@ -51,7 +58,7 @@ func newGangWorld(t *testing.T) *gangWorld {
 }
 
 func (w *gangWorld) start() {
-	w.c = newGangController(w, w.clock, slog.New(slog.DiscardHandler))
+	w.c = newGangController(w, w, w.clock, slog.New(slog.DiscardHandler))
 	w.c.gate = newGate(1)
 	for _, q := range []*keyQueue{&w.c.passes, &w.c.mirror} {
 		*q = &handQueue{clock: w.clock, due: map[string]time.Time{}, tries: map[string]int{}}
@@ -241,6 +248,9 @@ func TestPodGroupsAreAdmittedInTheirOrder(t *testing.T) {
 	if w.writes != writes {
 		t.Errorf("%d writes while nothing has changed", w.writes-writes)
 	}
+	if len(w.events) > 0 {
+		t.Errorf("those that wait for their queue are told, which their Jobs tell: %q", w.events)
+	}
 	w.remove("a")
 	w.pass(time.Second)
 	w.expect("b Inqueue running=0 granted=2", "c Inqueue running=0 granted=1")
@@ -301,6 +311,13 @@ func TestAPodGroupFollowsItsPods(t *testing.T) {
 	}
 	w.pass(2 * time.Second)
 	w.expect("a Completed running=0")
+	want := []string{
+		"a Warning Unschedulable: needs 3 CPUs at once, the node has 1 free; waiting for default/other (the scheduler says: 0/1 nodes are available)",
+		"a Warning Unschedulable: minCount (3) cannot be satisfied",
+	}
+	if diff := cmp.Diff(want, w.events); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
 }
 
 // TestALostAnswerAdmitsNobodyTwice has every answer lost, and the controller begin anew in between.

@@ -113,7 +113,10 @@ func plainTopology(p *corev1.Pod) *scheduling.NetworkTopologySpec {
 func UpdatedPlain(have, want *scheduling.PodGroup) *scheduling.PodGroup {
 	next := have.DeepCopy()
 	next.Spec.MinMember, next.Spec.MinResources, next.Spec.PriorityClassName = want.Spec.MinMember, want.Spec.MinResources, want.Spec.PriorityClassName
-	next.Spec.Queue, next.Spec.NetworkTopology = want.Spec.Queue, want.Spec.NetworkTopology
+	next.Spec.NetworkTopology = want.Spec.NetworkTopology
+	if want.Spec.Queue != batch.DefaultQueue { // otherwise admission may have taken that of the namespace
+		next.Spec.Queue = want.Spec.Queue
+	}
 	if next.Annotations == nil {
 		next.Annotations = map[string]string{}
 	}

@@ -117,4 +117,13 @@ func TestPlainGroup(t *testing.T) {
 	if next == nil || next.Spec.MinMember != 2 || next.Status.Phase != scheduling.GroupRunning {
 		t.Errorf("a set that has grown leaves %+v", next)
 	}
+	// The queue that admission has taken from the namespace stays, unless a pod names another.
+	have.Spec.Queue = "of-the-namespace"
+	if next := UpdatedPlain(have, PlainGroup(plainPod(owned), nil)); next != nil {
+		t.Errorf("a queue of the namespace is replaced: %+v", next.Spec)
+	}
+	named := PlainGroup(plainPod(owned, func(p *corev1.Pod) { p.Annotations = map[string]string{scheduling.QueueNameKey: "named"} }), nil)
+	if next := UpdatedPlain(have, named); next == nil || next.Spec.Queue != "named" {
+		t.Errorf("a queue that a pod names leads to %+v", next)
+	}
 }

@@ -100,6 +100,8 @@ type Members struct {
 	Running   int32
 	Succeeded int32
 	Failed    int32
+	// Loose says that no Job of Volcano has made them: it would know whether those that have failed are to be made anew.
+	Loose bool
 	// Unplaceable is why the scheduler cannot place some of those that wait; "": it has not said so.
 	Unplaceable string
 }
@@ -127,7 +129,7 @@ func Status(g *scheduling.PodGroup, waits string, m Members, now time.Time) sche
 	case waits != "":
 		s.Phase = scheduling.GroupPending
 		setCondition(&s, scheduling.GroupUnschedulable, ReasonNotEnoughResources, waits, now)
-	case there > 0 && there >= g.Spec.MinMember && active == 0:
+	case there > 0 && there >= g.Spec.MinMember && active == 0, m.Loose && m.Failed > 0 && m.Succeeded+m.Failed >= g.Spec.MinMember && active == 0:
 		s.Phase = scheduling.GroupCompleted
 		clearUnschedulable(&s, now)
 	case there > 0 && there >= g.Spec.MinMember:

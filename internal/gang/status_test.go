@@ -79,6 +79,18 @@ func TestStatus(t *testing.T) {
 			Members{Succeeded: 2, Failed: 1},
 			scheduling.PodGroupStatus{Phase: scheduling.GroupCompleted, Succeeded: 2, Failed: 1, Conditions: []scheduling.PodGroupCondition{scheduled}},
 		},
+		"all have failed, and their Job may make them anew": {
+			scheduling.PodGroupStatus{Phase: scheduling.GroupRunning, Running: 2, Conditions: []scheduling.PodGroupCondition{scheduled}},
+			"",
+			Members{Failed: 2},
+			scheduling.PodGroupStatus{Phase: scheduling.GroupRunning, Failed: 2, Conditions: []scheduling.PodGroupCondition{scheduled}},
+		},
+		"all have failed, and no Job of Volcano has made them": {
+			scheduling.PodGroupStatus{Phase: scheduling.GroupRunning, Running: 2, Conditions: []scheduling.PodGroupCondition{scheduled}},
+			"",
+			Members{Failed: 2, Loose: true},
+			scheduling.PodGroupStatus{Phase: scheduling.GroupCompleted, Failed: 2, Conditions: []scheduling.PodGroupCondition{scheduled}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := &scheduling.PodGroup{Spec: scheduling.PodGroupSpec{MinMember: 2}, Status: tc.was}

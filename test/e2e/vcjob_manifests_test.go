@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -15,11 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/drover-dev/drover/internal/testkit/plane"
 	"github.com/drover-dev/drover/internal/volcano/batch"
@@ -28,185 +23,15 @@ import (
 	"github.com/drover-dev/drover/internal/volcano/scheduling"
 )
 
-// publishedVC is a manifest of a Job of Volcano that another project publishes, on a plane, in a namespace of its own.
-type publishedVC struct {
-	t    *testing.T
-	ctx  context.Context
-	kube kubernetes.Interface
-	vc   *client.Client
-	ns   string
-	job  *batch.Job
-}
-
-// readVC reads a file of testdata/manifests/vcjob into o.
-func readVC(t *testing.T, file string, o any) {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata", "manifests", "vcjob", file))
-	if err == nil {
-		err = yaml.Unmarshal(text, o)
-	}
-	if err != nil {
-		t.Fatalf("reading %s: %v", file, err)
-	}
-}
-
-func (p *publishedVC) must(err error) {
-	p.t.Helper()
-	if err != nil {
-		p.t.Fatal(err)
-	}
-}
-
-// runs has a container of a task run another command, and ask for little CPU: the machine may be small.
-func (p *publishedVC) runs(task string, command ...string) {
-	p.t.Helper()
-	i := slices.IndexFunc(p.job.Spec.Tasks, func(t batch.TaskSpec) bool { return t.Name == task })
-	if i < 0 {
-		p.t.Fatalf("there is no task %q", task)
-	}
-	c := &p.job.Spec.Tasks[i].Template.Spec.Containers[0]
-	c.Command, c.Args = command, nil
-	for _, list := range []corev1.ResourceList{c.Resources.Requests, c.Resources.Limits} {
-		if cpu, asked := list[corev1.ResourceCPU]; asked {
-			list[corev1.ResourceCPU] = *resource.NewMilliQuantity(cpu.MilliValue()/100, resource.DecimalSI)
-		}
-	}
-}
-
-func (p *publishedVC) apply() {
-	p.t.Helper()
-	j, err := p.vc.Jobs(p.ns).Create(p.ctx, p.job.DeepCopy(), metav1.CreateOptions{})
-	p.must(err)
-	p.job.UID = j.UID
-}
-
-// refused applies the Job and returns why it is refused.
-func (p *publishedVC) refused() string {
-	p.t.Helper()
-	_, err := p.vc.Jobs(p.ns).Create(p.ctx, p.job.DeepCopy(), metav1.CreateOptions{})
-	if err == nil {
-		p.t.Fatal("it is accepted")
-	}
-	if _, err := p.vc.Jobs(p.ns).Get(p.ctx, p.job.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		p.t.Errorf("it is stored (%v)", err)
-	}
-	return err.Error()
-}
-
-// await asks for the Job until ok likes it.
-func (p *publishedVC) await(what string, ok func(j *batch.Job) bool) *batch.Job {
-	p.t.Helper()
-	var last *batch.Job
-	err := wait.PollUntilContextTimeout(p.ctx, pollEvery, outcomeLimit, true, func(ctx context.Context) (bool, error) {
-		j, err := p.vc.Jobs(p.ns).Get(ctx, p.job.Name, metav1.GetOptions{})
-		if err != nil {
-			return false, err
-		}
-		last = j
-		return ok(j), nil
-	})
-	if err != nil {
-		p.t.Fatalf("the Job is not %s, but %s (%s: %s): %v", what, volcanoLine(last), last.Status.State.Reason, last.Status.State.Message, err)
-	}
-	return last
-}
-
-func (p *publishedVC) becomes(line string) *batch.Job {
-	p.t.Helper()
-	return p.await(line, func(j *batch.Job) bool { return volcanoLine(j) == line })
-}
-
-// ends awaits the end of the Job, and checks what must hold of every Job that has ended. phases are those it has gone through.
-func (p *publishedVC) ends(line string, phases ...batch.JobPhase) *batch.Job {
-	p.t.Helper()
-	j := p.becomes(line)
-	p.went(j, phases...)
-	p.await("without what belonged to it", func(j *batch.Job) bool {
-		for key := range j.Status.ControlledResources {
-			if strings.HasPrefix(key, "plugin-") {
-				return false
-			}
-		}
-		_, err := p.vc.PodGroups(p.ns).Get(p.ctx, scheduling.JobGroupName(j.Name, j.UID), metav1.GetOptions{})
-		_, errService := p.kube.CoreV1().Services(p.ns).Get(p.ctx, j.Name, metav1.GetOptions{})
-		_, errMap := p.kube.CoreV1().ConfigMaps(p.ns).Get(p.ctx, j.Name+"-svc", metav1.GetOptions{})
-		return apierrors.IsNotFound(err) && apierrors.IsNotFound(errService) && apierrors.IsNotFound(errMap)
-	})
-	for _, pod := range p.pods() {
-		if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
-			p.t.Errorf("pod %s is %s", pod.Name, pod.Status.Phase)
-		}
-	}
-	return j
-}
-
-// went checks through which phases a Job has gone. Conditions keep each once, the latest last.
-func (p *publishedVC) went(j *batch.Job, phases ...batch.JobPhase) {
-	p.t.Helper()
-	var got []batch.JobPhase
-	for _, c := range j.Status.Conditions {
-		got = append(got, c.Status)
-	}
-	if diff := cmp.Diff(phases, got); diff != "" {
-		p.t.Errorf("phases (-want +got):\n%s", diff)
-	}
-}
-
-func (p *publishedVC) pods() []corev1.Pod {
-	p.t.Helper()
-	list, err := p.kube.CoreV1().Pods(p.ns).List(p.ctx, metav1.ListOptions{})
-	p.must(err)
-	return list.Items
-}
-
-func (p *publishedVC) podNames() string {
-	p.t.Helper()
-	var names []string
-	for _, pod := range p.pods() {
-		names = append(names, pod.Name)
-	}
-	slices.Sort(names)
-	return strings.Join(names, " ")
-}
-
-func (p *publishedVC) group() *scheduling.PodGroup {
-	p.t.Helper()
-	g, err := p.vc.PodGroups(p.ns).Get(p.ctx, scheduling.JobGroupName(p.job.Name, p.job.UID), metav1.GetOptions{})
-	p.must(err)
-	return g
-}
-
-func (p *publishedVC) log(pod string) string {
-	p.t.Helper()
-	text, err := p.kube.CoreV1().Pods(p.ns).GetLogs(pod, &corev1.PodLogOptions{}).DoRaw(p.ctx)
-	p.must(err)
-	return strings.TrimSpace(string(text))
-}
-
 // issue sends the Command of a file, with the UID of the Job that it is for.
-func (p *publishedVC) issue(file string) {
+func (p *vcPlay) issue(file string) {
 	p.t.Helper()
 	c := &bus.Command{}
-	readVC(p.t, file, c)
+	readManifest(p.t, "vcjob", file, c)
 	c.Namespace = p.ns
 	c.OwnerReferences[0].UID, c.TargetObject.UID = p.job.UID, p.job.UID
 	_, err := p.vc.Commands(p.ns).Create(p.ctx, c, metav1.CreateOptions{})
 	p.must(err)
-}
-
-// awaitEvent waits for an event on the Job whose message has a word.
-func (p *publishedVC) awaitEvent(reason, word string) {
-	p.t.Helper()
-	err := wait.PollUntilContextTimeout(p.ctx, pollEvery, outcomeLimit, true, func(ctx context.Context) (bool, error) {
-		list, err := p.kube.CoreV1().Events(p.ns).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + p.job.Name + ",reason=" + reason})
-		if err != nil {
-			return false, err
-		}
-		return slices.ContainsFunc(list.Items, func(e corev1.Event) bool { return strings.Contains(e.Message, word) }), nil
-	})
-	if err != nil {
-		p.t.Errorf("there is no event %s about %s: %v", reason, word, err)
-	}
 }
 
 // TestPublishedVolcanoJobsDoWhatTheyDoInVolcano runs manifests that other projects publish. What must come of each was seen with
@@ -218,32 +43,24 @@ func TestPublishedVolcanoJobsDoWhatTheyDoInVolcano(t *testing.T) {
 		t.Fatal(err)
 	}
 	queue := &scheduling.Queue{}
-	readVC(t, "queue.yaml", queue)
-	s := &volcanoCrash{t: t, p: pl, vc: vc}
-	s.insist(func() error {
-		_, err := vc.Queues().Create(t.Context(), queue, metav1.CreateOptions{})
-		return err
-	})
-	s.insist(func() error { // until the webhooks are there as well
-		_, err := vc.Jobs("default").Create(t.Context(), &batch.Job{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{})
-		if !strings.Contains(err.Error(), "No task specified") && !apierrors.IsInvalid(err) {
-			return err
-		}
-		return nil
-	})
+	readManifest(t, "vcjob", "queue.yaml", queue)
+	awaitAdmission(t, vc)
+	if _, err := vc.Queues().Create(t.Context(), queue, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	const (
 		pending, running, restarting, failed = batch.Pending, batch.Running, batch.Restarting, batch.Failed
 		completing, completed                = batch.Completing, batch.Completed
 	)
-	cases := map[string]func(p *publishedVC){
-		"completed.yaml": func(p *publishedVC) {
+	cases := map[string]func(p *vcPlay){
+		"completed.yaml": func(p *vcPlay) {
 			p.apply()
 			p.ends("Completed succeeded=1", pending, running, completed)
 			if got := p.log("volcano-job-completed-worker-0"); got != "completed" {
 				p.t.Errorf("it has printed %q", got)
 			}
 		},
-		"running.yaml": func(p *publishedVC) { // and the two Commands for it
+		"running.yaml": func(p *vcPlay) { // and the two Commands for it
 			p.apply()
 			p.becomes("Running running=1")
 			first := p.pods()[0].UID
@@ -269,7 +86,7 @@ func TestPublishedVolcanoJobsDoWhatTheyDoInVolcano(t *testing.T) {
 				p.t.Errorf("%d Commands are left", len(commands.Items))
 			}
 		},
-		"retry-until-failed.yaml": func(p *publishedVC) {
+		"retry-until-failed.yaml": func(p *vcPlay) {
 			p.apply()
 			// A pod that fails at once need not be seen running, neither the first nor the second.
 			j := p.becomes("Failed retries=2 failed=1")
@@ -285,7 +102,7 @@ func TestPublishedVolcanoJobsDoWhatTheyDoInVolcano(t *testing.T) {
 				p.t.Errorf("the pod that is kept is of version %s, deleted %v", pod.Annotations[batch.VersionKey], pod.DeletionTimestamp)
 			}
 		},
-		"depends-on-chain.yaml": func(p *publishedVC) {
+		"depends-on-chain.yaml": func(p *vcPlay) {
 			for i := 1; i <= 3; i++ {
 				p.runs(fmt.Sprintf("job-nginx%d", i), "sleep", "8")
 			}
@@ -301,7 +118,7 @@ func TestPublishedVolcanoJobsDoWhatTheyDoInVolcano(t *testing.T) {
 				}
 			}
 		},
-		"min-success.yaml": func(p *publishedVC) {
+		"min-success.yaml": func(p *vcPlay) {
 			p.runs("task", "sleep", "3")
 			p.runs("redis", "sleep", "3600")
 			p.apply()
@@ -310,7 +127,7 @@ func TestPublishedVolcanoJobsDoWhatTheyDoInVolcano(t *testing.T) {
 				p.t.Errorf("pods %s, want %s", p.podNames(), want)
 			}
 		},
-		"lifecycle-events.yaml": func(p *publishedVC) {
+		"lifecycle-events.yaml": func(p *vcPlay) {
 			p.runs("ps", "sh", "-c", "sleep 2; exit 1")
 			p.runs("worker", "sleep", "3600")
 			p.apply()
@@ -319,7 +136,7 @@ func TestPublishedVolcanoJobsDoWhatTheyDoInVolcano(t *testing.T) {
 				p.t.Errorf("version %d, pods %s", j.Status.Version, p.podNames())
 			}
 		},
-		"partitions.yaml": func(p *publishedVC) {
+		"partitions.yaml": func(p *vcPlay) {
 			p.runs("t0", "sleep", "3600")
 			p.apply()
 			p.becomes("Running running=8")
@@ -349,7 +166,7 @@ func TestPublishedVolcanoJobsDoWhatTheyDoInVolcano(t *testing.T) {
 				p.t.Errorf("groups within (-want +got):\n%s", diff)
 			}
 		},
-		"tensorflow-env-svc.yaml": func(p *publishedVC) {
+		"tensorflow-env-svc.yaml": func(p *vcPlay) {
 			p.runs("ps", "sleep", "3600")
 			p.runs("worker", "sh", "-c", "cat /etc/volcano/*.host; echo; echo $VK_TASK_INDEX; sleep 3")
 			p.apply()
@@ -362,7 +179,7 @@ func TestPublishedVolcanoJobsDoWhatTheyDoInVolcano(t *testing.T) {
 				}
 			}
 		},
-		"rejected-min-available.yaml": func(p *publishedVC) {
+		"rejected-min-available.yaml": func(p *vcPlay) {
 			if why := p.refused(); !strings.Contains(why, "job 'minAvailable' should not be greater than total replicas in tasks") {
 				p.t.Errorf("it is refused because %s", why)
 			}
@@ -385,10 +202,8 @@ func TestPublishedVolcanoJobsDoWhatTheyDoInVolcano(t *testing.T) {
 			}
 			t.Run(strings.TrimSuffix(file.Name(), ".yaml"), func(t *testing.T) {
 				t.Parallel()
-				p := &publishedVC{t: t, ctx: t.Context(), kube: pl.Client(), vc: vc, ns: "manifest-" + strings.TrimSuffix(file.Name(), ".yaml"), job: &batch.Job{}}
-				_, err := p.kube.CoreV1().Namespaces().Create(p.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.ns}}, metav1.CreateOptions{})
-				p.must(err)
-				readVC(t, file.Name(), p.job)
+				p := newVCPlay(t, pl.Client(), vc, "manifest-"+strings.TrimSuffix(file.Name(), ".yaml"))
+				readManifest(t, "vcjob", file.Name(), p.job)
 				p.job.Namespace = p.ns
 				play(p)
 			})
@@ -397,7 +212,7 @@ func TestPublishedVolcanoJobsDoWhatTheyDoInVolcano(t *testing.T) {
 }
 
 // playVolumes tries the example of volumes, which is refused twice over, and what is left of it when its mistakes are taken out.
-func playVolumes(p *publishedVC) {
+func playVolumes(p *vcPlay) {
 	delete(p.job.Spec.Plugins, "ssh")
 	p.runs("default-nginx", "sh", "-c", "echo $VC_TASK_INDEX >> /myoutput/seen; sleep 3")
 	if why := p.refused(); !strings.Contains(why, "either VolumeClaim or VolumeClaimName must be specified") {
@@ -467,24 +282,4 @@ func playVolumes(p *publishedVC) {
 		_, err := p.kube.CoreV1().PersistentVolumeClaims(p.ns).Get(p.ctx, name, metav1.GetOptions{})
 		return err
 	})
-}
-
-// remove deletes a Job, and waits until it and its pods are gone.
-func (p *publishedVC) remove(name string) {
-	p.t.Helper()
-	p.must(p.vc.Jobs(p.ns).Delete(p.ctx, name, metav1.DeleteOptions{}))
-	p.awaitGone("the pods", func() error {
-		if len(p.pods()) > 0 {
-			return nil
-		}
-		_, err := p.vc.Jobs(p.ns).Get(p.ctx, name, metav1.GetOptions{})
-		return err
-	})
-}
-
-func (p *publishedVC) awaitGone(what string, get func() error) {
-	p.t.Helper()
-	if err := wait.PollUntilContextTimeout(p.ctx, pollEvery, outcomeLimit, true, func(context.Context) (bool, error) { return apierrors.IsNotFound(get()), nil }); err != nil {
-		p.t.Fatalf("waiting for %s to go: %v", what, err)
-	}
 }

@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,169 +11,31 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/kubernetes"
-	"sigs.k8s.io/yaml"
 
 	"github.com/drover-dev/drover/internal/testkit/plane"
 	"github.com/drover-dev/drover/internal/volcano/batch"
 	"github.com/drover-dev/drover/internal/volcano/client"
 )
 
-// publishedPlugins is a manifest of a Volcano Job that another project publishes, on a plane. What its images would bring is stood in for by
-// commands of this machine; nothing else is changed, unless the case says so.
-type publishedPlugins struct {
-	t    *testing.T
-	ctx  context.Context
-	kube kubernetes.Interface
-	vc   *client.Client
-	ns   string
-	job  *batch.Job
-}
-
-func readPlugins(t *testing.T, kube kubernetes.Interface, vc *client.Client, file, variation string) *publishedPlugins {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata", "manifests", "vcjob-plugins", file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &publishedPlugins{t: t, ctx: t.Context(), kube: kube, vc: vc, ns: strings.TrimSuffix("plugin-"+strings.TrimSuffix(file, ".yaml")+"-"+variation, "-")}
-	first, _, _ := strings.Cut(string(text), "\n---") // an empty document may follow
-	p.must(yaml.Unmarshal([]byte(first), &p.job))
-	_, err = kube.CoreV1().Namespaces().Create(p.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.ns}}, metav1.CreateOptions{})
-	p.must(err)
-	return p
-}
-
-func (p *publishedPlugins) must(err error) {
-	p.t.Helper()
-	if err != nil {
-		p.t.Fatal(err)
-	}
-}
-
-// runs has the containers of a task run another command.
-func (p *publishedPlugins) runs(task string, command ...string) {
-	p.t.Helper()
-	for i := range p.job.Spec.Tasks {
-		if t := &p.job.Spec.Tasks[i]; t.Name == task {
-			t.Template.Spec.Containers[0].Command, t.Template.Spec.Containers[0].Args = command, nil
-			return
-		}
-	}
-	p.t.Fatalf("there is no task %q", task)
-}
-
-func (p *publishedPlugins) apply() {
-	p.t.Helper()
-	p.job.APIVersion, p.job.Kind = batch.GroupVersion.String(), "Job"
-	var err error
-	p.job, err = p.vc.Jobs(p.ns).Create(p.ctx, p.job, metav1.CreateOptions{})
-	p.must(err)
-}
-
-// await asks for the Job until ok likes it.
-func (p *publishedPlugins) await(what string, ok func(*batch.Job) bool) *batch.Job {
-	p.t.Helper()
-	var last *batch.Job
-	err := wait.PollUntilContextTimeout(p.ctx, pollEvery, outcomeLimit, true, func(ctx context.Context) (_ bool, err error) {
-		last, err = p.vc.Jobs(p.ns).Get(ctx, p.job.Name, metav1.GetOptions{})
-		return err == nil && ok(last), err
-	})
-	if err != nil {
-		p.t.Fatalf("the Job is not %s: %v; its status is %+v", what, err, last.Status)
-	}
-	return last
-}
-
-func (p *publishedPlugins) awaitPhase(phase batch.JobPhase) *batch.Job {
-	p.t.Helper()
-	return p.await(string(phase), func(j *batch.Job) bool { return j.Status.State.Phase == phase })
-}
-
 // completes awaits the end of the Job, and checks that what its plugins have made is gone and which pods are left.
-func (p *publishedPlugins) completes(left ...string) {
+func (p *vcPlay) completes(left ...string) *batch.Job {
 	p.t.Helper()
-	j := p.awaitPhase(batch.Completed)
+	j := p.await("Completed", func(j *batch.Job) bool { return j.Status.State.Phase == batch.Completed })
 	if len(j.Status.ControlledResources) > 0 {
 		p.t.Errorf("it still controls %v", j.Status.ControlledResources)
 	}
 	p.await("rid of other pods and objects", func(*batch.Job) bool {
-		return slices.Equal(p.podNames(), left) && len(p.objects()) == 0
+		return p.podNames() == strings.Join(left, " ") && len(p.objects()) == 0
 	})
+	return j
 }
 
-func (p *publishedPlugins) podNames() []string {
-	p.t.Helper()
-	list, err := p.kube.CoreV1().Pods(p.ns).List(p.ctx, metav1.ListOptions{})
-	p.must(err)
-	var names []string
-	for i := range list.Items {
-		names = append(names, list.Items[i].Name)
-	}
-	return names
-}
-
-// objects names what plugins have made.
-func (p *publishedPlugins) objects() []string {
-	p.t.Helper()
-	var names []string
-	services, err := p.kube.CoreV1().Services(p.ns).List(p.ctx, metav1.ListOptions{})
-	p.must(err)
-	for i := range services.Items {
-		names = append(names, "Service/"+services.Items[i].Name)
-	}
-	maps, err := p.kube.CoreV1().ConfigMaps(p.ns).List(p.ctx, metav1.ListOptions{})
-	p.must(err)
-	for i := range maps.Items {
-		if maps.Items[i].Name != "kube-root-ca.crt" {
-			names = append(names, "ConfigMap/"+maps.Items[i].Name)
-		}
-	}
-	secrets, err := p.kube.CoreV1().Secrets(p.ns).List(p.ctx, metav1.ListOptions{})
-	p.must(err)
-	for i := range secrets.Items {
-		names = append(names, "Secret/"+secrets.Items[i].Name)
-	}
-	policies, err := p.kube.NetworkingV1().NetworkPolicies(p.ns).List(p.ctx, metav1.ListOptions{})
-	p.must(err)
-	for i := range policies.Items {
-		names = append(names, "NetworkPolicy/"+policies.Items[i].Name)
-	}
-	return names
-}
-
-func (p *publishedPlugins) check(what string, want, got any) {
+func (p *vcPlay) check(what string, want, got any) {
 	p.t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
 		p.t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
-}
-
-func (p *publishedPlugins) pod(name string) *corev1.Pod {
-	p.t.Helper()
-	pod, err := p.kube.CoreV1().Pods(p.ns).Get(p.ctx, name, metav1.GetOptions{})
-	p.must(err)
-	return pod
-}
-
-// awaitLog returns what a pod has printed, once it contains a text.
-func (p *publishedPlugins) awaitLog(pod, contains string) string {
-	p.t.Helper()
-	var text string
-	err := wait.PollUntilContextTimeout(p.ctx, pollEvery, outcomeLimit, true, func(ctx context.Context) (bool, error) {
-		raw, err := p.kube.CoreV1().Pods(p.ns).GetLogs(pod, &corev1.PodLogOptions{}).DoRaw(ctx)
-		text = string(raw)
-		return err == nil && strings.Contains(text, contains), nil
-	})
-	if err != nil {
-		p.t.Fatalf("pod %s does not print %q: %v; it has printed:\n%s", pod, contains, err, text)
-	}
-	return text
 }
 
 // settings returns the variables among those a pod has printed whose names begin with one of prefixes, sorted.
@@ -192,22 +53,6 @@ func settings(log string, prefixes ...string) []string {
 
 // printed is what containers that print their environment print last.
 const printed = "that is all"
-
-// awaitAdmission waits until a plane that has only just started fills in what Jobs leave out.
-func awaitAdmission(t *testing.T, vc *client.Client) {
-	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), pollEvery, outcomeLimit, true, func(ctx context.Context) (bool, error) {
-		j := &batch.Job{ObjectMeta: metav1.ObjectMeta{Name: "probe"}, Spec: batch.JobSpec{Tasks: []batch.TaskSpec{{Replicas: 1}}}}
-		j.APIVersion, j.Kind = batch.GroupVersion.String(), "Job"
-		j.Spec.Tasks[0].Template.Spec.Containers = []corev1.Container{{Name: "c", Image: "busybox"}}
-		j, last = vc.Jobs("default").Create(ctx, j, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		return last == nil && j.Spec.SchedulerName != "", nil
-	})
-	if err != nil {
-		t.Fatalf("Jobs of Volcano are not admitted: %v: %v", err, last)
-	}
-}
 
 // TestPublishedVolcanoJobsWithPlugins runs manifests that others publish. What must come of each was seen with Volcano.
 func TestPublishedVolcanoJobsWithPlugins(t *testing.T) {
@@ -230,18 +75,16 @@ func TestPublishedVolcanoJobsWithPlugins(t *testing.T) {
 	awaitAdmission(t, vc)
 	type play struct {
 		file, variation string
-		do              func(p *publishedPlugins)
+		do              func(p *vcPlay)
 	}
-	pytorch := func(p *publishedPlugins, name string, rank int) {
+	pytorch := func(p *vcPlay, name string, rank int) {
 		p.t.Helper()
 		want := []string{"MASTER_ADDR=pytorch-job-master-0.pytorch-job", "MASTER_PORT=23456", fmt.Sprintf("RANK=%d", rank), "WORLD_SIZE=3"}
 		p.check("variables of "+name, want, settings(p.awaitLog(name, printed), "MASTER_", "RANK=", "WORLD_SIZE="))
 	}
 	plays := []play{
-		{"plugin-arguments.yaml", "", func(p *publishedPlugins) {
+		{"plugin-arguments.yaml", "", func(p *vcPlay) {
 			p.runs("default-nginx", "sh", "-c", "env; cat /etc/volcano/*; echo; ls /home/user/.ssh; echo "+printed+"; sleep 3")
-			// The machine may have less than three CPUs.
-			p.job.Spec.Tasks[0].Template.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("100m")
 			p.apply()
 			const hosts = "test-job-plugin-default-nginx-0.test-job-plugin,test-job-plugin-default-nginx-1.test-job-plugin,test-job-plugin-default-nginx-2.test-job-plugin"
 			for i := range 3 {
@@ -259,16 +102,16 @@ func TestPublishedVolcanoJobsWithPlugins(t *testing.T) {
 			p.check("objects", []string{"Service/test-job-plugin", "ConfigMap/test-job-plugin-svc", "Secret/test-job-plugin-ssh", "NetworkPolicy/test-job-plugin"}, p.objects())
 			p.completes("test-job-plugin-default-nginx-0", "test-job-plugin-default-nginx-1", "test-job-plugin-default-nginx-2")
 		}},
-		{"mpi-ssh-svc.yaml", "", func(p *publishedPlugins) {
+		{"mpi-ssh-svc.yaml", "", func(p *vcPlay) {
 			p.runs("mpimaster", "sh", "-c", "cat /etc/volcano/mpiworker.host; sleep 5")
 			p.runs("mpiworker", "sleep", "3600")
 			p.apply()
-			p.awaitPhase(batch.Running)
+			p.await("Running", func(j *batch.Job) bool { return j.Status.State.Phase == batch.Running })
 			p.check("objects", []string{"Service/lm-mpi-job", "ConfigMap/lm-mpi-job-svc", "Secret/lm-mpi-job-ssh", "NetworkPolicy/lm-mpi-job"}, p.objects())
-			p.completes("lm-mpi-job-mpimaster-0")
+			p.went(p.completes("lm-mpi-job-mpimaster-0"), batch.Pending, batch.Running, batch.Completing, batch.Completed)
 			p.check("list of workers", "lm-mpi-job-mpiworker-0.lm-mpi-job\nlm-mpi-job-mpiworker-1.lm-mpi-job", p.awaitLog("lm-mpi-job-mpimaster-0", ""))
 		}},
-		{"mpi-plugin.yaml", "", func(p *publishedPlugins) {
+		{"mpi-plugin.yaml", "", func(p *vcPlay) {
 			p.runs("mpimaster", "sh", "-c", "env; echo "+printed+"; sleep 5")
 			p.runs("mpiworker", "sh", "-c", "env; echo "+printed+"; sleep 3600")
 			p.apply()
@@ -276,9 +119,9 @@ func TestPublishedVolcanoJobsWithPlugins(t *testing.T) {
 			want := []string{"MPI_HOST=lm-mpi-job-mpiworker-0.lm-mpi-job,lm-mpi-job-mpiworker-1.lm-mpi-job"}
 			p.check("variables of the master", want, settings(p.awaitLog("lm-mpi-job-mpimaster-0", printed), "MPI_"))
 			p.check("variables of a worker", []string(nil), settings(p.awaitLog("lm-mpi-job-mpiworker-0", printed), "MPI_"))
-			p.completes("lm-mpi-job-mpimaster-0")
+			p.went(p.completes("lm-mpi-job-mpimaster-0"), batch.Pending, batch.Running, batch.Completing, batch.Completed)
 		}},
-		{"tensorflow-env-svc.yaml", "", func(p *publishedPlugins) {
+		{"tensorflow-env-svc.yaml", "", func(p *vcPlay) {
 			p.runs("ps", "sleep", "3600")
 			p.runs("worker", "sh", "-c", "cat /etc/volcano/*.host; echo; echo $VK_TASK_INDEX; sleep 5")
 			p.apply()
@@ -288,7 +131,7 @@ func TestPublishedVolcanoJobsWithPlugins(t *testing.T) {
 				p.check("files and index", fmt.Sprintf("%s\n%d\n", files, i), p.awaitLog(fmt.Sprintf("tensorflow-dist-mnist-worker-%d", i), ""))
 			}
 		}},
-		{"tensorflow-env-svc.yaml", "by-plugin", func(p *publishedPlugins) {
+		{"tensorflow-env-svc.yaml", "by-plugin", func(p *vcPlay) {
 			p.job.Spec.Plugins = map[string][]string{"tensorflow": {"--port=2222", "--worker=worker", "--ps=ps"}}
 			p.runs("ps", "sh", "-c", "env; echo "+printed+"; sleep 3600")
 			p.runs("worker", "sh", "-c", "env; echo "+printed+"; sleep 5")
@@ -303,7 +146,7 @@ func TestPublishedVolcanoJobsWithPlugins(t *testing.T) {
 			}
 			p.completes("tensorflow-dist-mnist-worker-0", "tensorflow-dist-mnist-worker-1")
 		}},
-		{"pytorch-plugin.yaml", "", func(p *publishedPlugins) {
+		{"pytorch-plugin.yaml", "", func(p *vcPlay) {
 			p.runs("master", "sh", "-c", "env; echo "+printed+"; sleep 8")
 			p.runs("worker", "sleep", "3600")
 			p.apply()
@@ -315,7 +158,7 @@ func TestPublishedVolcanoJobsWithPlugins(t *testing.T) {
 			p.check("init containers of the master", 0, len(p.pod("pytorch-job-master-0").Spec.InitContainers))
 			p.completes("pytorch-job-master-0") // nothing has listened for the workers
 		}},
-		{"pytorch-plugin.yaml", "without-wait", func(p *publishedPlugins) {
+		{"pytorch-plugin.yaml", "without-wait", func(p *vcPlay) {
 			p.job.Spec.Plugins["pytorch"] = p.job.Spec.Plugins["pytorch"][:3]
 			p.runs("master", "sh", "-c", "env; echo "+printed+"; sleep 8")
 			p.runs("worker", "sh", "-c", "env; echo "+printed+"; sleep 3600")
@@ -325,7 +168,7 @@ func TestPublishedVolcanoJobsWithPlugins(t *testing.T) {
 			pytorch(p, "pytorch-job-worker-1", 2)
 			p.completes("pytorch-job-master-0")
 		}},
-		{"ray-plugin.yaml", "", func(p *publishedPlugins) {
+		{"ray-plugin.yaml", "", func(p *vcPlay) {
 			p.apply()
 			running := func(retries int32) {
 				p.t.Helper()
@@ -354,8 +197,8 @@ func TestPublishedVolcanoJobsWithPlugins(t *testing.T) {
 			if p.pod("ray-cluster-job-worker-0").UID == before {
 				p.t.Error("the other worker was not replaced")
 			}
-			p.must(p.vc.Jobs(p.ns).Delete(p.ctx, p.job.Name, metav1.DeleteOptions{}))
-			p.awaitGone()
+			p.remove(p.job.Name)
+			p.until("what was made for the Job is gone", func() bool { return len(p.objects()) == 0 })
 		}},
 	}
 	files, err := os.ReadDir(filepath.Join("testdata", "manifests", "vcjob-plugins"))
@@ -371,20 +214,10 @@ func TestPublishedVolcanoJobsWithPlugins(t *testing.T) {
 		for _, each := range plays {
 			t.Run(strings.TrimSuffix(strings.TrimSuffix(each.file, ".yaml")+" "+each.variation, " "), func(t *testing.T) {
 				t.Parallel()
-				each.do(readPlugins(t, kube, vc, each.file, each.variation))
+				p := newVCPlay(t, kube, vc, strings.TrimSuffix("plugin-"+strings.TrimSuffix(each.file, ".yaml")+"-"+each.variation, "-"))
+				readManifest(t, "vcjob-plugins", each.file, p.job)
+				each.do(p)
 			})
 		}
 	})
-}
-
-// awaitGone waits until the Job and all that was made for it are gone.
-func (p *publishedPlugins) awaitGone() {
-	p.t.Helper()
-	err := wait.PollUntilContextTimeout(p.ctx, pollEvery, outcomeLimit, true, func(ctx context.Context) (bool, error) {
-		_, err := p.vc.Jobs(p.ns).Get(ctx, p.job.Name, metav1.GetOptions{})
-		return apierrors.IsNotFound(err) && len(p.podNames())+len(p.objects()) == 0, nil
-	})
-	if err != nil {
-		p.t.Fatalf("there still are pods %v and objects %v: %v", p.podNames(), p.objects(), err)
-	}
 }

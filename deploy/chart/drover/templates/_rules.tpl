@@ -115,7 +115,8 @@
   resources: [customresourcedefinitions]
   verbs: [get, create]
 - apiGroups: [admissionregistration.k8s.io]
-  resources: [mutatingwebhookconfigurations, validatingwebhookconfigurations]
+  resources: [mutatingwebhookconfigurations, validatingwebhookconfigurations, validatingadmissionpolicies,
+    validatingadmissionpolicybindings, mutatingadmissionpolicies, mutatingadmissionpolicybindings]
   verbs: [get, create, update]
 {{- end }}
 {{- define "drover.rules.webhook" }}

@@ -34,13 +34,15 @@ import (
 )
 
 // kindsPeriod is how often the API server is asked whether it has Volcano's kinds by now; kindsPause while we install them.
+// troublePause is how long it is left alone after an answer that says nothing.
 const (
-	kindsPeriod = 10 * time.Second
-	kindsPause  = 20 * time.Millisecond
+	kindsPeriod  = 10 * time.Second
+	kindsPause   = 20 * time.Millisecond
+	troublePause = time.Second
 )
 
-// kindsCheck reports whether the kinds that somebody needs can be listed in a namespace; "" is all of them.
-type kindsCheck func(ctx context.Context, vc *client.Client, namespace string) bool
+// kindsCheck returns why the kinds that somebody needs cannot be listed in a namespace, or nil; "" is all of them.
+type kindsCheck func(ctx context.Context, vc *client.Client, namespace string) error
 
 // newVolcano adds the controllers of Volcano's kinds that cfg asks for. The first installs the kinds, if somebody is to.
 func (c *Controllers) newVolcano(cfg config.Controllers, kube kubernetes.Interface, rc *rest.Config) error {
@@ -121,18 +123,45 @@ func (c *Controllers) VolcanoServed() <-chan struct{} {
 	return nil
 }
 
-// nativeGangs returns an error where the API server has no PodGroups of its own.
-func nativeGangs(kube kubernetes.Interface) error {
+// errNoNativeGangs says that gangs cannot be placed as asked for.
+var errNoNativeGangs = fmt.Errorf("--gang=native needs PodGroups of %s, which this cluster does not have: switch the gate GenericWorkload on in "+
+	"kube-apiserver and kube-scheduler, and that API version with --runtime-config; or use --gang=volcano with a scheduler of Volcano, or --gang=none",
+	schedulingv1beta1.SchemeGroupVersion)
+
+// nativeGangs reports whether the API server has PodGroups of its own.
+func nativeGangs(kube kubernetes.Interface) (bool, error) {
 	version := schedulingv1beta1.SchemeGroupVersion.String()
 	kinds, err := kube.Discovery().ServerResourcesForGroupVersion(version)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("asking the API server for the kinds of %s: %w", version, err)
+	if apierrors.IsNotFound(err) {
+		return false, nil
 	}
-	if err == nil && slices.ContainsFunc(kinds.APIResources, func(r metav1.APIResource) bool { return r.Name == "podgroups" }) {
-		return nil
+	if err != nil {
+		return false, fmt.Errorf("asking the API server for the kinds of %s: %w", version, err)
 	}
-	return fmt.Errorf("--gang=native needs PodGroups of %s, which this cluster does not have: switch the gate GenericWorkload on in "+
-		"kube-apiserver and kube-scheduler, and that API version with --runtime-config; or use --gang=volcano with a scheduler of Volcano, or --gang=none", version)
+	return slices.ContainsFunc(kinds.APIResources, func(r metav1.APIResource) bool { return r.Name == "podgroups" }), nil
+}
+
+// saysNothing reports whether an error tells nothing about what was asked for: the API server was not reached, or had troubles of its
+// own. The same may work a moment later.
+func saysNothing(err error) bool {
+	return apierrors.ReasonForError(err) == metav1.StatusReasonUnknown || apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err) ||
+		apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err)
+}
+
+// insist does something until it is done or refused: a process that ends for each trouble of the API server adds to them.
+func insist(ctx context.Context, log *slog.Logger, do func() error) error {
+	for {
+		err := do()
+		if err == nil || ctx.Err() != nil || !saysNothing(err) {
+			return err
+		}
+		log.Warn("API server has not done it, to be tried again", "err", err, "again", troublePause)
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(troublePause):
+		}
+	}
 }
 
 // volcanoPart runs a part that needs Volcano's kinds. It installs them first, or waits for somebody to do so.
@@ -140,7 +169,7 @@ type volcanoPart struct {
 	kube       kubernetes.Interface
 	vc         *client.Client
 	part       part
-	kinds      kindsCheck // whether the kinds that it needs are there
+	kinds      kindsCheck // of the kinds that it needs
 	namespaces []string   // that it works in; none: all
 	install    bool       // installs the kinds
 	coming     bool       // somebody of this process does
@@ -163,15 +192,19 @@ func (v *volcanoPart) setReady() { v.once.Do(func() { close(v.ready) }) }
 // Run works until ctx ends.
 func (v *volcanoPart) Run(ctx context.Context) error {
 	if v.native {
-		if err := nativeGangs(v.kube); err != nil {
+		var there bool
+		if err := insist(ctx, v.log, func() (err error) { there, err = nativeGangs(v.kube); return err }); err != nil {
 			return err
 		}
+		if !there {
+			return errNoNativeGangs
+		}
 	}
-	if (v.install || v.coming) && !v.haveKinds(ctx) {
+	if (v.install || v.coming) && v.haveKinds(ctx) != nil {
 		v.setReady() // a new plane is of use before it has them; its API server lets those wait who need them
 	}
 	if v.install {
-		if err := installKinds(ctx, v.kube, v.log); err != nil {
+		if err := insist(ctx, v.log, func() error { return installKinds(ctx, v.kube, v.log) }); err != nil {
 			return err
 		}
 	}
@@ -179,7 +212,7 @@ func (v *volcanoPart) Run(ctx context.Context) error {
 		return nil
 	}
 	if v.queues {
-		if err := installQueues(ctx, v.vc); err != nil {
+		if err := insist(ctx, v.log, func() error { return installQueues(ctx, v.vc) }); err != nil {
 			return err
 		}
 	}
@@ -198,20 +231,35 @@ func (v *volcanoPart) Run(ctx context.Context) error {
 	return v.part.Run(ctx)
 }
 
-// haveKinds reports whether the kinds can be listed. One namespace tells: in others there may be no rights to yet.
-func (v *volcanoPart) haveKinds(ctx context.Context) bool {
+// haveKinds returns why the kinds cannot be listed, or nil. One namespace tells: in others there may be no rights to yet.
+func (v *volcanoPart) haveKinds(ctx context.Context) error {
 	if len(v.namespaces) == 0 {
 		return v.kinds(ctx, v.vc, metav1.NamespaceAll)
 	}
-	return slices.ContainsFunc(v.namespaces, func(namespace string) bool { return v.kinds(ctx, v.vc, namespace) })
+	var errs []error
+	for _, namespace := range v.namespaces {
+		err := v.kinds(ctx, v.vc, namespace)
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // awaitKinds waits until the API server serves the kinds. It returns false when ctx has ended.
 func (v *volcanoPart) awaitKinds(ctx context.Context) bool {
 	told := false
-	for !v.haveKinds(ctx) {
+	for {
+		err := v.haveKinds(ctx)
+		if err == nil {
+			return ctx.Err() == nil
+		}
 		pause := kindsPause
-		if !v.install && !v.coming {
+		switch {
+		case saysNothing(err):
+			pause = troublePause
+		case !v.install && !v.coming:
 			pause = kindsPeriod
 			v.setReady()
 			if !told {
@@ -225,34 +273,33 @@ func (v *volcanoPart) awaitKinds(ctx context.Context) bool {
 		case <-time.After(pause):
 		}
 	}
-	return ctx.Err() == nil
 }
 
-// kindsServed reports whether every kind that the controller of Jobs needs can be listed.
-func kindsServed(ctx context.Context, vc *client.Client, namespace string) bool {
+// kindsServed returns why not every kind that the controller of Jobs needs can be listed, or nil.
+func kindsServed(ctx context.Context, vc *client.Client, namespace string) error {
 	one := metav1.ListOptions{Limit: 1, ResourceVersion: "0"}
 	_, jobs := vc.Jobs(namespace).List(ctx, one)
 	_, groups := vc.PodGroups(namespace).List(ctx, one)
 	_, commands := vc.Commands(namespace).List(ctx, one)
 	_, queues := vc.Queues().List(ctx, one)
-	return errors.Join(jobs, groups, commands, queues) == nil
+	return errors.Join(jobs, groups, commands, queues)
 }
 
 // flowsServed does so for the controller of JobFlows.
-func flowsServed(ctx context.Context, vc *client.Client, namespace string) bool {
+func flowsServed(ctx context.Context, vc *client.Client, namespace string) error {
 	one := metav1.ListOptions{Limit: 1, ResourceVersion: "0"}
 	_, flows := vc.JobFlows(namespace).List(ctx, one)
 	_, templates := vc.JobTemplates(namespace).List(ctx, one)
 	_, jobs := vc.Jobs(namespace).List(ctx, one)
-	return errors.Join(flows, templates, jobs) == nil
+	return errors.Join(flows, templates, jobs)
 }
 
 // cronsServed does so for the controller of CronJobs.
-func cronsServed(ctx context.Context, vc *client.Client, namespace string) bool {
+func cronsServed(ctx context.Context, vc *client.Client, namespace string) error {
 	one := metav1.ListOptions{Limit: 1, ResourceVersion: "0"}
 	_, crons := vc.CronJobs(namespace).List(ctx, one)
 	_, jobs := vc.Jobs(namespace).List(ctx, one)
-	return errors.Join(crons, jobs) == nil
+	return errors.Join(crons, jobs)
 }
 
 // installKinds makes the definitions of Volcano's kinds that are not there. Those that are stay as they are.

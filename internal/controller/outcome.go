@@ -23,6 +23,8 @@ func outcomeOf(err error) outcome {
 		return done
 	case apierrors.IsTimeout(err), apierrors.IsServerTimeout(err), apierrors.IsInternalError(err), apierrors.IsUnexpectedServerError(err):
 		return unknown
+	case apierrors.IsServiceUnavailable(err): // proxies also say so when they have lost the API server in the middle of a request
+		return unknown
 	case apierrors.ReasonForError(err) != "":
 		return refused
 	}

@@ -3,6 +3,8 @@
 package controller
 
 import (
+	"context"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -11,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
@@ -39,6 +42,40 @@ func TestPodsOfAJobThatIsDeletedWithoutThemKeepTheFinalizerWhenTheWatchOfJobsIsB
 		}
 	}
 	s.checkInvariants()
+}
+
+func TestPodsOfAFinishedJobKeepTheFinalizerWhenTheAnswerToItsLastStatusIsLost(t *testing.T) {
+	s := newStory(t, JobConfig{})
+	s.turn("a user creates a Job of two", func() {
+		s.submit(func(j *batchv1.Job) { j.Spec.Parallelism, j.Spec.Completions = ptr.To[int32](2), ptr.To[int32](2) })
+	})
+	s.c.api = &lastAnswerLost{jobAPI: s.c.api, first: func() { s.tellJobs(math.MaxInt) }}
+	s.finishAll(0)
+	s.pass(time.Minute)
+	for _, p := range s.cluster.Pods() {
+		if job.IsTracked(p) {
+			t.Errorf("pod %s keeps the tracking finalizer; told so far:\n%s", p.Name, s.told.String())
+		}
+	}
+	s.checkInvariants()
+}
+
+// lastAnswerLost is an API server whose answer to the status that ends a Job is lost. First something else happens.
+type lastAnswerLost struct {
+	jobAPI
+
+	first func()
+	lost  int
+}
+
+func (a *lastAnswerLost) StoreStatus(ctx context.Context, j *batchv1.Job) (string, error) {
+	version, err := a.jobAPI.StoreStatus(ctx, j)
+	if err != nil || job.Finished(j) == nil {
+		return version, err
+	}
+	a.first()
+	a.lost++
+	return "", apierrors.NewInternalError(fmt.Errorf("answer %d was lost", a.lost))
 }
 
 // finishAll ends every pod that is at work.

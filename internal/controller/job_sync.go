@@ -323,7 +323,7 @@ func (s *jobSync) store(ctx context.Context, a job.Accounting) (stored bool, err
 	}
 	version, err := s.c.api.StoreStatus(ctx, next)
 	if err != nil {
-		s.state.setClosing(false)
+		s.reopen()
 		return false, s.notStored(ctx, err)
 	}
 	before := &s.job.Status
@@ -340,6 +340,15 @@ func (s *jobSync) store(ctx context.Context, a job.Accounting) (stored bool, err
 		s.c.events.Event(next, e.Type, e.Reason, e.Message)
 	}
 	return true, nil
+}
+
+// reopen takes back that this worker looks after the end of the Job. Where the status was stored all the same and the watch has told of
+// the end meanwhile, what is left of the Job was left to this worker.
+func (s *jobSync) reopen() {
+	s.state.setClosing(false)
+	if cached, err := s.c.jobs.Jobs(s.job.Namespace).Get(s.job.Name); err == nil && cached.UID == s.job.UID && job.Finished(cached) != nil {
+		s.c.freeFinished(cached)
+	}
 }
 
 // notStored has the Job looked at as it really is, where a status was refused because somebody else has changed it.

@@ -112,6 +112,9 @@ func (s *vcjobSync) markOne(ctx context.Context, pod vcjob.PodKey, restart strin
 		s.failDelete(fmt.Errorf("marking pod %q: %w", pod.Name, err))
 		return false
 	}
+	if err == nil {
+		s.state.doom(pod.UID)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.state.marked[pod.UID] = restart

@@ -87,7 +87,8 @@ func (c *VCJobController) podDeleted(p *corev1.Pod) {
 	if state == nil {
 		return
 	}
-	if g, ok := vcjob.GoneFrom(p, c.clock.Now()); ok {
+	doomed := state.wasDoomed(p.UID)
+	if g, ok := vcjob.GoneFrom(p, c.clock.Now()); ok && !doomed {
 		state.noteGone(g)
 	}
 	c.wake(key, id)

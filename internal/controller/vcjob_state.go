@@ -28,6 +28,7 @@ type vcjobState struct {
 	gone         []vcjob.Gone // what others have deleted and nobody has acted upon
 	unknownSince time.Time    // when the PodGroup was seen to become Unknown
 	expect       map[uid]bool // pods made by us that the watch has not told of yet
+	doomed       map[uid]bool // pods marked by us that the watch has not told the end of yet
 	lastSync     time.Time
 	pods         int // how many there were then
 
@@ -62,7 +63,7 @@ type vcjobState struct {
 
 func newVCJobState() *vcjobState {
 	return &vcjobState{
-		expect: map[uid]bool{}, made: map[uid]*corev1.Pod{}, marked: map[uid]string{}, going: map[uid]bool{},
+		expect: map[uid]bool{}, doomed: map[uid]bool{}, made: map[uid]*corev1.Pod{}, marked: map[uid]string{}, going: map[uid]bool{},
 		unresolved: map[string]bool{}, taken: map[string]string{}, handled: map[uid]bool{}, told: map[string]bool{},
 	}
 }
@@ -121,6 +122,22 @@ func (s *vcjobState) expected(id uid) bool {
 	known := s.expect[id]
 	delete(s.expect, id)
 	return known
+}
+
+// doom notes that we have marked a pod. A watch that begins anew tells of its end, and not of the mark.
+func (s *vcjobState) doom(id uid) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.doomed[id] = true
+}
+
+// wasDoomed reports whether we had marked a pod that is gone.
+func (s *vcjobState) wasDoomed(id uid) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	doomed := s.doomed[id]
+	delete(s.doomed, id)
+	return doomed
 }
 
 // catchUp takes over what the watch has told.

@@ -3,6 +3,7 @@
 package controller
 
 import (
+	"fmt"
 	"maps"
 	"math"
 	"strings"
@@ -215,6 +216,46 @@ func TestWhatSomebodyDeletesOfARunningJobIsMadeAgainBeforeItsNextPod(t *testing.
 }
 
 // TestAJobOfTenThousandPodsCostsLittleMoreThanTheirCreation counts requests from the submission of a Job to its end.
+// A watch that was cut begins anew with what is there. That pods are gone is told after the cache has lost them, and by their last known
+// state.
+func TestARestartIsNotTakenForAnEvictionWhenTheWatchWasCutMeanwhile(t *testing.T) {
+	w := newVCWorld(t, VCJobConfig{})
+	w.submit(vcJob(vcTask("t", 2), vcPolicy("PodFailed", "RestartTask"), vcPolicy("PodEvicted", "AbortJob")))
+	w.settle()
+	w.admit()
+	w.settle()
+	w.startAll()
+	w.settle()
+	w.cluster.Finish(w.mustPod("t", 0), 1)
+	w.tellPods(math.MaxInt)
+	w.work(10) // marks both pods and has them deleted
+	w.kubelet()
+	if pods := w.podNames(); len(pods) > 0 {
+		t.Fatalf("there are still the pods %v", pods)
+	}
+	w.seenPods = w.cluster.Version()
+	gone := w.c.pods.List()
+	for _, o := range gone {
+		must(t, w.c.pods.Delete(o))
+	}
+	w.c.pods.Bookmark(fmt.Sprint(w.seenPods))
+	w.c.queue.Add("default/j")
+	w.tell(math.MaxInt)
+	w.work(10)
+	for _, o := range gone {
+		w.c.podDeleted(o.(*corev1.Pod))
+	}
+	w.settle()
+	w.admit()
+	w.settle()
+	w.startAll()
+	w.pass(time.Second)
+	if j := w.job(); j.Status.State.Phase != batch.Running || j.Status.RetryCount != 1 {
+		t.Errorf("the Job is %s, want it to run again: %s", vcStatusLine(j), j.Status.State.Message)
+	}
+	w.checkInvariants()
+}
+
 func TestAJobOfTenThousandPodsCostsLittleMoreThanTheirCreation(t *testing.T) {
 	const pods = 10_000
 	w := newVCWorld(t, VCJobConfig{})

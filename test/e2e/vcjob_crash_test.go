@@ -78,7 +78,7 @@ func TestVolcanoJobsEndTheSameWhenEverythingIsKilledAtAnyMoment(t *testing.T) {
 	}
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 2))
-	s := &volcanoCrash{t: t, marks: t.TempDir(), resumed: map[string]bool{}}
+	s := &volcanoCrash{t: t, story: volcanoStory, ends: volcanoEnds, marks: t.TempDir(), resumed: map[string]bool{}}
 	options := plane.Options{Dir: filepath.Join(t.TempDir(), "plane"), Durable: true}
 	s.on(plane.Start(t, options))
 	for kills := 0; kills < *volcanoKillsFlag; kills++ {
@@ -110,6 +110,8 @@ type volcanoCrash struct {
 	t       *testing.T
 	p       *plane.Plane
 	vc      *client.Client
+	story   string            // of each set of Jobs
+	ends    map[string]string // how each Job of a set ends
 	marks   string
 	sets    int
 	resumed map[string]bool
@@ -127,7 +129,7 @@ func (s *volcanoCrash) on(p *plane.Plane) {
 // submit adds one more set of Jobs. One of them is suspended at once.
 func (s *volcanoCrash) submit() {
 	s.t.Helper()
-	for _, text := range strings.Split(strings.ReplaceAll(volcanoStory, "-N", fmt.Sprintf("-%d", s.sets)), "---\n") {
+	for _, text := range strings.Split(strings.ReplaceAll(s.story, "-N", fmt.Sprintf("-%d", s.sets)), "---\n") {
 		before, rest, _ := strings.Cut(text, "POD(")
 		end := strings.LastIndex(rest, ")}]}}")
 		j := &batch.Job{}
@@ -206,7 +208,7 @@ func (s *volcanoCrash) awaitEnd() {
 	err := wait.PollUntilContextTimeout(s.t.Context(), 200*time.Millisecond, 90*time.Second, true, func(context.Context) (bool, error) {
 		s.resume()
 		jobs = s.jobs()
-		return len(jobs) == s.sets*len(volcanoEnds) && !slices.ContainsFunc(jobs, goesOn), nil
+		return len(jobs) == s.sets*len(s.ends) && !slices.ContainsFunc(jobs, goesOn), nil
 	})
 	if err == nil {
 		return
@@ -248,8 +250,8 @@ func (s *volcanoCrash) checkEnd() {
 	s.t.Helper()
 	for _, j := range s.jobs() {
 		kind, _, _ := strings.Cut(j.Name, "-")
-		if got := volcanoLine(&j); got != volcanoEnds[kind] {
-			s.t.Errorf("Job %s has ended as %s, want %s\n%s", j.Name, got, volcanoEnds[kind], j.Status.State.Message)
+		if got := volcanoLine(&j); got != s.ends[kind] {
+			s.t.Errorf("Job %s has ended as %s, want %s\n%s", j.Name, got, s.ends[kind], j.Status.State.Message)
 		}
 		s.checkRuns(j.Name, kind)
 	}
@@ -287,7 +289,7 @@ func (s *volcanoCrash) checkEnd() {
 		}
 		return len(groups.Items) == 0 && len(commands.Items) == 0, nil
 	})
-	s.t.Logf("%d Jobs have ended as they must", s.sets*len(volcanoEnds))
+	s.t.Logf("%d Jobs have ended as they must", s.sets*len(s.ends))
 }
 
 // volcanoLine is how a Job is doing, in one line.
@@ -346,6 +348,8 @@ func (s *volcanoCrash) checkRuns(job, kind string) {
 		got, want = of(""), "0/0 0/0 1/0"
 	case "abort", "late":
 		got, want = of("1/"), "1/0"
+	case "gang":
+		got, want = of(""), "0/0 1/0 2/0"
 	case "resumed": // its pod may have ended before the first Command was obeyed, or not have begun
 		if got = of(""); got == "0/0" || got == "0/0 0/2" {
 			got = "0/2"

@@ -108,8 +108,10 @@ func (s *selection) run(ctx context.Context, work func(ctx context.Context, name
 		if len(open) == 0 {
 			open, shut = s.awaitMore(ctx, open, shut)
 		}
-		if ctx.Err() != nil {
+		select {
+		case <-ctx.Done():
 			return nil
+		default:
 		}
 		s.log.Info("Working in namespaces", "namespaces", strings.Join(open, ","))
 		more, left, err := s.workUntilMore(ctx, open, shut, work)

@@ -147,6 +147,7 @@ func (c *Controllers) Run(ctx context.Context) error {
 		})
 	}
 	running.Go(func() { c.awaitReady(ctx) })
+	running.Go(func() { <-ctx.Done() }) // also where there is no controller: the process may serve webhooks
 	running.Wait()
 	close(errs)
 	var all []error

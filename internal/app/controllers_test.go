@@ -3,9 +3,11 @@
 package app
 
 import (
+	"context"
 	"log/slog"
 	"slices"
 	"testing"
+	"testing/synctest"
 
 	"k8s.io/client-go/rest"
 
@@ -35,4 +37,26 @@ func TestNoControllerRunsThatNobodyHasAskedFor(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestAProcessThatOnlyServesWebhooksGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := NewControllers(config.Controllers{Enabled: []string{"-*"}}, &rest.Config{Host: "https://localhost"}, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- c.Run(ctx) }()
+		synctest.Wait()
+		select {
+		case err := <-ended:
+			t.Fatalf("it has ended although nobody asked for it: %v", err)
+		case <-c.Ready():
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("it ended with %v", err)
+		}
+	})
 }

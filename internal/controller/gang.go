@@ -563,7 +563,19 @@ func (c *GangController) members(g *scheduling.PodGroup) (gang.Members, error) {
 			m.Unplaceable = c.cluster().shortage(gang.AmountsOf(*g.Spec.MinResources), said)
 		}
 	}
+	if m.Placed+m.Running > 0 && g.Status.Phase == scheduling.GroupInqueue && c.isPlacedTogether(g) {
+		m.Unplaceable = "" // the others come in the same moment, and what was said of them is over
+	}
 	return m, nil
+}
+
+// isPlacedTogether reports whether the scheduler places all pods of g that must be there, or none.
+func (c *GangController) isPlacedTogether(g *scheduling.PodGroup) bool {
+	if c.natives == nil {
+		return false
+	}
+	found, err := c.natives.ByIndex(nativesOfGroup, string(g.UID))
+	return err == nil && len(found) > 0
 }
 
 // whyUnplaced returns what the scheduler says about a pod that it cannot place; "": nothing.

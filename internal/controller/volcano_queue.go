@@ -421,7 +421,7 @@ func (c *QueueController) store(ctx context.Context, q *scheduling.Queue, plan q
 	ours := map[string]any{
 		"state": s.State, "pending": s.Pending, "inqueue": s.Inqueue, "running": s.Running, "unknown": s.Unknown, "completed": s.Completed,
 	}
-	if c.pods != nil {
+	if len(s.Allocated) > 0 && c.pods != nil { // what is applied as an empty map where there was more becomes null, which is refused
 		ours["allocated"] = s.Allocated
 	}
 	text, err := json.Marshal(map[string]any{

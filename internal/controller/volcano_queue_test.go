@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -106,6 +107,9 @@ func (w *queueWorld) ApplyQueueStatus(_ context.Context, name string, text []byt
 	var patch scheduling.Queue
 	must(w.t, json.Unmarshal(text, &patch))
 	has := ""
+	if patch.Status.Allocated != nil && len(patch.Status.Allocated) == 0 {
+		return nil, apierrors.NewBadRequest("status.allocated: Invalid value: \"null\"") // what an API server makes of an empty map that was not empty
+	}
 	if n := patch.Status.Allocated; len(n) > 0 {
 		has = fmt.Sprintf(" has %s CPUs in %s pods", n.Cpu(), n.Pods())
 	}

@@ -20,7 +20,7 @@ integration() {
 
 e2e() {
 	echo "== end-to-end tests, on the built binary"
-	go test -count=1 -timeout 40m ./test/e2e/...
+	go test -count=1 -timeout 55m ./test/e2e/...
 }
 
 case "${1:-all}" in

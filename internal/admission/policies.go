@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -51,27 +50,16 @@ func (s *Server) registerRules(ctx context.Context, p Policy, name string) error
 	spec := admissionregistrationv1.ValidatingAdmissionPolicySpec{
 		MatchConstraints: s.matches(p), MatchConditions: p.conditions(), Validations: p.Rules, FailurePolicy: ptr.To(admissionregistrationv1.Fail),
 	}
-	have, err := policies.Get(ctx, name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		_, err = policies.Create(ctx, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, metav1.CreateOptions{})
-	case err == nil && !equality.Semantic.DeepEqual(have.Spec, spec):
-		have.Spec = spec
-		_, err = policies.Update(ctx, have, metav1.UpdateOptions{})
-	}
-	if err != nil {
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
+	if err := ensure(ctx, policies, policy, func(o *admissionregistrationv1.ValidatingAdmissionPolicy) *admissionregistrationv1.ValidatingAdmissionPolicySpec {
+		return &o.Spec
+	}); err != nil {
 		return err
 	}
-	binding := admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}}
-	bound, err := bindings.Get(ctx, name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		_, err = bindings.Create(ctx, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: binding}, metav1.CreateOptions{})
-	case err == nil && !equality.Semantic.DeepEqual(bound.Spec, binding):
-		bound.Spec = binding
-		_, err = bindings.Update(ctx, bound, metav1.UpdateOptions{})
-	}
-	return err
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}}}
+	return ensure(ctx, bindings, binding, func(o *admissionregistrationv1.ValidatingAdmissionPolicyBinding) *admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec {
+		return &o.Spec
+	})
 }
 
 func (s *Server) registerPatch(ctx context.Context, p Policy, name string) error {
@@ -83,27 +71,16 @@ func (s *Server) registerPatch(ctx context.Context, p Policy, name string) error
 			PatchType: admissionregistrationv1.PatchTypeJSONPatch, JSONPatch: &admissionregistrationv1.JSONPatch{Expression: p.Patch},
 		}},
 	}
-	have, err := policies.Get(ctx, name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		_, err = policies.Create(ctx, &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, metav1.CreateOptions{})
-	case err == nil && !equality.Semantic.DeepEqual(have.Spec, spec):
-		have.Spec = spec
-		_, err = policies.Update(ctx, have, metav1.UpdateOptions{})
-	}
-	if err != nil {
+	policy := &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
+	if err := ensure(ctx, policies, policy, func(o *admissionregistrationv1.MutatingAdmissionPolicy) *admissionregistrationv1.MutatingAdmissionPolicySpec {
+		return &o.Spec
+	}); err != nil {
 		return err
 	}
-	binding := admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: name}
-	bound, err := bindings.Get(ctx, name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		_, err = bindings.Create(ctx, &admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: binding}, metav1.CreateOptions{})
-	case err == nil && !equality.Semantic.DeepEqual(bound.Spec, binding):
-		bound.Spec = binding
-		_, err = bindings.Update(ctx, bound, metav1.UpdateOptions{})
-	}
-	return err
+	binding := &admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: name}}
+	return ensure(ctx, bindings, binding, func(o *admissionregistrationv1.MutatingAdmissionPolicyBinding) *admissionregistrationv1.MutatingAdmissionPolicyBindingSpec {
+		return &o.Spec
+	})
 }
 
 // matches says for which requests p is, with all that the API server would fill in.

@@ -50,27 +50,37 @@ func (s *Server) register(ctx context.Context, authority []byte) error {
 }
 
 func (s *Server) registerMutating(ctx context.Context, hooks []admissionregistrationv1.MutatingWebhook) error {
-	client := s.client.AdmissionregistrationV1().MutatingWebhookConfigurations()
-	have, err := client.Get(ctx, s.cfg.Name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		_, err = client.Create(ctx, &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: s.cfg.Name}, Webhooks: hooks}, metav1.CreateOptions{})
-	case err == nil && !equality.Semantic.DeepEqual(have.Webhooks, hooks):
-		have.Webhooks = hooks
-		_, err = client.Update(ctx, have, metav1.UpdateOptions{})
-	}
-	return err
+	wanted := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: s.cfg.Name}, Webhooks: hooks}
+	return ensure(ctx, s.client.AdmissionregistrationV1().MutatingWebhookConfigurations(), wanted,
+		func(o *admissionregistrationv1.MutatingWebhookConfiguration) *[]admissionregistrationv1.MutatingWebhook {
+			return &o.Webhooks
+		})
 }
 
 func (s *Server) registerValidating(ctx context.Context, hooks []admissionregistrationv1.ValidatingWebhook) error {
-	client := s.client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
-	have, err := client.Get(ctx, s.cfg.Name, metav1.GetOptions{})
+	wanted := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: s.cfg.Name}, Webhooks: hooks}
+	return ensure(ctx, s.client.AdmissionregistrationV1().ValidatingWebhookConfigurations(), wanted,
+		func(o *admissionregistrationv1.ValidatingWebhookConfiguration) *[]admissionregistrationv1.ValidatingWebhook {
+			return &o.Webhooks
+		})
+}
+
+// registrations reads and writes one kind of registration.
+type registrations[T any] interface {
+	Get(ctx context.Context, name string, opts metav1.GetOptions) (T, error)
+	Create(ctx context.Context, o T, opts metav1.CreateOptions) (T, error)
+	Update(ctx context.Context, o T, opts metav1.UpdateOptions) (T, error)
+}
+
+// ensure makes wanted, or gives the object of its name the content of wanted if it has another. content points to it.
+func ensure[T metav1.Object, C any](ctx context.Context, kind registrations[T], wanted T, content func(o T) *C) error {
+	have, err := kind.Get(ctx, wanted.GetName(), metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		_, err = client.Create(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: s.cfg.Name}, Webhooks: hooks}, metav1.CreateOptions{})
-	case err == nil && !equality.Semantic.DeepEqual(have.Webhooks, hooks):
-		have.Webhooks = hooks
-		_, err = client.Update(ctx, have, metav1.UpdateOptions{})
+		_, err = kind.Create(ctx, wanted, metav1.CreateOptions{})
+	case err == nil && !equality.Semantic.DeepEqual(content(have), content(wanted)):
+		*content(have) = *content(wanted)
+		_, err = kind.Update(ctx, have, metav1.UpdateOptions{})
 	}
 	return err
 }

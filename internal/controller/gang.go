@@ -554,7 +554,9 @@ func (c *GangController) members(g *scheduling.PodGroup) (gang.Members, error) {
 	if m.Waiting == 0 {
 		return m, nil
 	}
-	if text := c.nativeSays(g); text != "" {
+	natives := c.nativesOf(g)
+	m.Together = len(natives) > 0
+	if text := nativeSays(natives); text != "" {
 		said = text
 	}
 	if said != "" {
@@ -563,19 +565,7 @@ func (c *GangController) members(g *scheduling.PodGroup) (gang.Members, error) {
 			m.Unplaceable = c.cluster().shortage(gang.AmountsOf(*g.Spec.MinResources), said)
 		}
 	}
-	if m.Placed+m.Running > 0 && g.Status.Phase == scheduling.GroupInqueue && c.isPlacedTogether(g) {
-		m.Unplaceable = "" // the others come in the same moment, and what was said of them is over
-	}
 	return m, nil
-}
-
-// isPlacedTogether reports whether the scheduler places all pods of g that must be there, or none.
-func (c *GangController) isPlacedTogether(g *scheduling.PodGroup) bool {
-	if c.natives == nil {
-		return false
-	}
-	found, err := c.natives.ByIndex(nativesOfGroup, string(g.UID))
-	return err == nil && len(found) > 0
 }
 
 // whyUnplaced returns what the scheduler says about a pod that it cannot place; "": nothing.
@@ -588,16 +578,21 @@ func whyUnplaced(p *corev1.Pod) string {
 	return ""
 }
 
-// nativeSays returns what the scheduler says about the PodGroup of Kubernetes that it cannot place; "": nothing.
-func (c *GangController) nativeSays(g *scheduling.PodGroup) string {
+// nativesOf returns the PodGroups of Kubernetes by which the pods of g are placed together; none: they are placed one by one.
+func (c *GangController) nativesOf(g *scheduling.PodGroup) []any {
 	if c.natives == nil {
-		return ""
+		return nil
 	}
 	found, err := c.natives.ByIndex(nativesOfGroup, string(g.UID))
 	if err != nil {
-		return ""
+		return nil // there is no such index, and so there are none
 	}
-	for _, o := range found {
+	return found
+}
+
+// nativeSays returns what the scheduler says about PodGroups of Kubernetes that it cannot place; "": nothing.
+func nativeSays(natives []any) string {
+	for _, o := range natives {
 		for _, condition := range o.(*schedulingv1beta1.PodGroup).Status.Conditions {
 			if condition.Type == schedulingv1beta1.PodGroupInitiallyScheduled && condition.Status == metav1.ConditionFalse {
 				return cmp.Or(condition.Message, condition.Reason)

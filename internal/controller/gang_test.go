@@ -300,7 +300,7 @@ func TestAPodGroupFollowsItsPods(t *testing.T) {
 
 	w.pod("a", 0, corev1.PodRunning, "n", "") // the watch tells of one before the others
 	w.pass(6 * time.Second)
-	w.expect("a Inqueue running=1 Unschedulable: needs 3 CPUs at once, the node has 1 free; waiting for default/other (the scheduler says: minCount (3) cannot be satisfied)")
+	w.expect("a Inqueue running=1 Unschedulable: minCount (3) cannot be satisfied")
 	for i := range 3 {
 		w.pod("a", i, corev1.PodRunning, "n", "")
 	}

@@ -102,6 +102,9 @@ type Members struct {
 	Failed    int32
 	// Loose says that no Job of Volcano has made them: it would know whether those that have failed are to be made anew.
 	Loose bool
+	// Together says that the scheduler places those that must be there at once or not at all. Until they have all been seen, what it
+	// said of some of them is out of date, and the PodGroup is not Unknown.
+	Together bool
 	// Unplaceable is why the scheduler cannot place some of those that wait; "": it has not said so.
 	Unplaceable string
 }
@@ -137,7 +140,7 @@ func Status(g *scheduling.PodGroup, waits string, m Members, now time.Time) sche
 		if m.Unplaceable == "" || g.Spec.MinMember > 0 {
 			setCondition(&s, scheduling.GroupScheduled, ReasonScheduled, fmt.Sprintf("%d pods must be placed at once, and are", g.Spec.MinMember), now)
 		}
-	case m.Placed+m.Running > 0 && m.Unplaceable != "":
+	case m.Placed+m.Running > 0 && m.Unplaceable != "" && !(m.Together && s.Phase == scheduling.GroupInqueue):
 		s.Phase = scheduling.GroupUnknown
 		setCondition(&s, scheduling.GroupUnschedulable, ReasonNotEnoughResources, m.Unplaceable, now)
 	case m.Unplaceable != "":

@@ -67,6 +67,12 @@ func TestStatus(t *testing.T) {
 				condition(scheduling.GroupScheduled, corev1.ConditionFalse, at, ReasonScheduled, "2 pods must be placed at once, and are"), unschedulable(corev1.ConditionTrue, at, "no CPU"),
 			}},
 		},
+		"the first is seen of those that are placed at once": {
+			scheduling.PodGroupStatus{Phase: scheduling.GroupInqueue, Conditions: []scheduling.PodGroupCondition{unschedulable(corev1.ConditionTrue, before, "no CPU")}},
+			"",
+			Members{Running: 1, Waiting: 1, Together: true, Unplaceable: "no CPU"},
+			scheduling.PodGroupStatus{Phase: scheduling.GroupInqueue, Running: 1, Conditions: []scheduling.PodGroupCondition{unschedulable(corev1.ConditionTrue, before, "no CPU")}},
+		},
 		"one that has lost a pod which is made again stays Running": {
 			scheduling.PodGroupStatus{Phase: scheduling.GroupRunning, Running: 2, Conditions: []scheduling.PodGroupCondition{scheduled}},
 			"",

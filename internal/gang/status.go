@@ -140,7 +140,7 @@ func Status(g *scheduling.PodGroup, waits string, m Members, now time.Time) sche
 		if m.Unplaceable == "" || g.Spec.MinMember > 0 {
 			setCondition(&s, scheduling.GroupScheduled, ReasonScheduled, fmt.Sprintf("%d pods must be placed at once, and are", g.Spec.MinMember), now)
 		}
-	case m.Placed+m.Running > 0 && m.Unplaceable != "" && !(m.Together && s.Phase == scheduling.GroupInqueue):
+	case m.Placed+m.Running > 0 && m.Unplaceable != "" && (!m.Together || s.Phase != scheduling.GroupInqueue):
 		s.Phase = scheduling.GroupUnknown
 		setCondition(&s, scheduling.GroupUnschedulable, ReasonNotEnoughResources, m.Unplaceable, now)
 	case m.Unplaceable != "":

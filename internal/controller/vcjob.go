@@ -100,6 +100,7 @@ type VCJobController struct {
 	queue   keyQueue
 	expired keyQueue
 	states  *vcjobStates
+	rush    rush
 	ready   chan struct{}
 }
 

@@ -3,6 +3,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -164,7 +165,8 @@ func (s *vcjobSync) store(ctx context.Context, plan vcjob.Plan) (stored bool, er
 		s.state.unsure = outcomeOf(err) == unknown
 		return false, fmt.Errorf("storing the status of Job %s: %w", s.key, err)
 	}
-	before := s.job.Status.State.Phase
+	before := cmp.Or(s.job.Status.State.Phase, batch.Pending)
+	s.c.rush.forget(s.key)
 	next.ResourceVersion = version
 	s.adopt(next)
 	s.state.setWritten(version)
@@ -201,7 +203,12 @@ func (s *vcjobSync) storeLazily(ctx context.Context, o vcjob.Observed, plan vcjo
 		s.state.dirtySince = now
 	}
 	delay := s.c.cfg.GaugeDelay
-	if onlyWords(&o.Job.Status, plan.Status) {
+	switch {
+	case o.Job.Status.State.Phase == "":
+		if s.c.rush.hold(s.key) {
+			delay = longestRush
+		}
+	case onlyWords(&o.Job.Status, plan.Status):
 		delay = wordsDelay
 	}
 	due := s.state.dirtySince.Add(delay)

@@ -57,6 +57,10 @@ func newVCStorm(t *testing.T, seed uint64) *vcStorm {
 	cfg.Options.Own = rng.IntN(3) == 0
 	cfg.Options.Native = cfg.Options.Own && rng.IntN(2) == 0
 	s := &vcStorm{t: t, rng: rng, w: newVCWorld(t, cfg), faults: []float64{0, 0.02, 0.2}[rng.IntN(3)]}
+	if rng.IntN(2) == 0 {
+		s.w.others = calmSyncs
+		s.w.start()
+	}
 	s.w.cluster.Fault = s.fault
 	s.w.submit(s.randomJob())
 	return s

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -254,6 +255,56 @@ func TestARestartIsNotTakenForAnEvictionWhenTheWatchWasCutMeanwhile(t *testing.T
 		t.Errorf("the Job is %s, want it to run again: %s", vcStatusLine(j), j.Status.State.Message)
 	}
 	w.checkInvariants()
+}
+
+func TestInARushAShortJobIsToldOfInOneWrite(t *testing.T) {
+	w := newVCWorld(t, VCJobConfig{})
+	w.others = calmSyncs
+	w.start()
+	w.submit(vcJob(vcTask("t", 1)))
+	w.pass(time.Second)
+	w.admit()
+	w.pass(time.Second)
+	if got := w.phase(); got != "" {
+		t.Errorf("it is told of as %s while there is better to do", got)
+	}
+	w.startAll()
+	w.cluster.Finish(w.mustPod("t", 0), 0)
+	w.pass(time.Second)
+	var phases []batch.JobPhase
+	for _, c := range w.job().Status.Conditions {
+		phases = append(phases, c.Status)
+	}
+	if diff := cmp.Diff([]batch.JobPhase{batch.Pending, batch.Running, batch.Completed}, phases); diff != "" {
+		t.Errorf("conditions (-want +got):\n%s", diff)
+	}
+	if n := w.cluster.Requests()["PUT status"]; n != 1 {
+		t.Errorf("its status is written %d times: %v", n, w.cluster.Requests())
+	}
+	w.checkInvariants()
+}
+
+func TestInARushAJobThatWaitsIsToldOfInTime(t *testing.T) {
+	for name, tc := range map[string]struct {
+		end  func(w *vcWorld)
+		wait time.Duration
+	}{
+		"at the end of the rush":    {func(w *vcWorld) { w.c.rush.leave(); w.c.rush.leave(); w.c.queue.Add("default/j") }, time.Second},
+		"before the rush has ended": {func(*vcWorld) {}, longestRush},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newVCWorld(t, VCJobConfig{})
+			w.others = calmSyncs
+			w.start()
+			w.submit(vcJob(vcTask("t", 1)))
+			w.pass(time.Second)
+			tc.end(w)
+			w.pass(tc.wait)
+			if got := w.phase(); got != batch.Pending {
+				t.Errorf("after %v it is %q, want Pending", tc.wait, got)
+			}
+		})
+	}
 }
 
 func TestAJobOfTenThousandPodsCostsLittleMoreThanTheirCreation(t *testing.T) {

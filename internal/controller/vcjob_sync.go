@@ -41,6 +41,12 @@ func (c *VCJobController) syncJob(ctx context.Context, key string) error {
 		c.events.Event(cached, corev1.EventTypeWarning, vcjob.ReasonFailedCreate, fmt.Sprintf("The job has more than the %d pods that a job may have", vcjob.MaxPods))
 		return nil
 	}
+	c.rush.enter()
+	defer func() {
+		if held, any := c.rush.leave(); any {
+			c.queue.Add(held)
+		}
+	}()
 	state, isNew := c.states.begin(cached.UID)
 	s := &vcjobSync{c: c, key: key, state: state, job: state.newest(cached)}
 	if isNew {

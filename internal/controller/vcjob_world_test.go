@@ -49,6 +49,7 @@ type vcWorld struct {
 	syncs      int
 	crashes    int
 	keys       int // pairs that were made
+	others     int // syncs that are always under way
 	lastErrors []error
 	told       strings.Builder
 	version    int64
@@ -67,6 +68,9 @@ func newVCWorld(t *testing.T, cfg VCJobConfig) *vcWorld {
 func (w *vcWorld) start() {
 	w.c = newVCJobController(w.cfg, simulatedVCAPI{w.cluster}, w, w.clock, slog.New(slog.DiscardHandler))
 	w.c.gate = newGate(1)
+	for range w.others {
+		w.c.rush.enter()
+	}
 	w.c.makeKeys = func() (plugin.Keys, error) {
 		w.keys++
 		return plugin.Keys{Private: fmt.Appendf(nil, "private %d", w.keys), Public: fmt.Appendf(nil, "public %d", w.keys)}, nil

@@ -3,6 +3,7 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -425,7 +426,7 @@ func (v *Volcano) auditPod(p *corev1.Pod) {
 	if j == nil {
 		return // deleted a moment ago
 	}
-	if phase := j.Status.State.Phase; phase != batch.Pending && phase != batch.Running {
+	if phase := cmp.Or(j.Status.State.Phase, batch.Pending); phase != batch.Pending && phase != batch.Running {
 		v.violate("pod %s was created while Job %s is %s", p.Name, j.Name, phase)
 	}
 	if version := strconv.Itoa(int(j.Status.Version)); p.Annotations[batch.VersionKey] != version {

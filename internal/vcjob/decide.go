@@ -54,13 +54,14 @@ func Decide(o Observed) Plan {
 		t.because("the Job is being deleted")
 		return Plan{Because: t.plan.Because}
 	}
+	if t.phase() == "" {
+		if t.begin(); t.plan.Now {
+			return t.finish()
+		}
+	}
 	handle := handlers[t.phase()]
 	if handle == nil {
 		handle = pending
-		if t.phase() == "" {
-			t.begin()
-			return t.finish()
-		}
 	}
 	t.recount()
 	if t.obeyCommand(handle) || goesOn(t.phase()) && t.applyPolicies(handle) {
@@ -70,9 +71,16 @@ func Decide(o Observed) Plan {
 	return t.finish()
 }
 
-// begin makes a new Job Pending.
+// begin makes a new Job Pending, from its creation on. The write of that may wait for more to tell, as the same follows from no status
+// at all; but what is found again by the status is stored before it is made.
+//
+// Differs: Volcano writes it first of all.
 func (t *turn) begin() {
-	t.to(batch.Pending, "", "")
+	since := t.o.Now
+	if made := t.job.CreationTimestamp.Time; !made.IsZero() && made.Before(since) {
+		since = made
+	}
+	t.enter(batch.Pending, since)
 	if plugins, err := t.plugins(); err == nil {
 		t.track(plugins)
 	}

@@ -210,7 +210,10 @@ func TestWhatIsDoneInEachPhaseWithoutOrders(t *testing.T) {
 		s    *scene
 		want string
 	}{
-		"a new Job becomes Pending":                         {newScene("", task("t", 1)), "Pending v1 r0"},
+		"a new Job gets its PodGroup at once":               {newScene("", task("t", 1)), "group"},
+		"what goes with a new Job is noted first":           {newScene("", task("t", 1), plugins("svc")), "Pending v1 r0"},
+		"a new Job obeys a Command":                         {newScene("", task("t", 1)).with(command("AbortJob")), "Aborting v2 r0"},
+		"a new Job whose pods run is Running":               {newScene("", task("t", 1)).pod("t", 0, "Running"), "Running v1 r0"},
 		"an unknown phase is Pending":                       {newScene("Nonsense", task("t", 1)).with(func(o *Observed) { o.Group = nil }), "group"},
 		"a Job that is being deleted is left alone":         {newScene(batch.Running, task("t", 1)).with(func(o *Observed) { o.Job.DeletionTimestamp = &metav1.Time{Time: testNow} }), ""},
 		"claims and objects come before the PodGroup":       {newScene(batch.Pending, task("t", 1)).with(func(o *Observed) { o.Group, o.Prepared = nil, false }), "prepare"},
@@ -496,6 +499,25 @@ func TestConditionsKeepEachPhaseOnceTheLatestLast(t *testing.T) {
 	}
 	if got.State.LastTransitionTime != now || got.RunningDuration == nil || got.RunningDuration.Duration != time.Hour {
 		t.Errorf("time %v, duration %v, want now and an hour", got.State.LastTransitionTime, got.RunningDuration)
+	}
+}
+
+func TestANewJobIsPendingSinceItsCreation(t *testing.T) {
+	s := newScene("", task("t", 1)).with(func(o *Observed) { o.Job.Status = batch.JobStatus{} })
+	made, now := metav1.NewTime(testNow.Add(-time.Hour)), metav1.NewTime(testNow)
+	s.o.Job.CreationTimestamp = made
+	p := Decide(s.o)
+	if p.Status == nil || p.Now || p.Group == nil || p.Status.State.Phase != batch.Pending || p.Status.State.LastTransitionTime != made {
+		t.Errorf("plan %+v, want a PodGroup, and Pending since the creation, which may wait to be stored", p)
+	}
+
+	p = Decide(s.pod("t", 0, "Succeeded").o) // what was to be stored later never was
+	want := []batch.JobCondition{{Status: batch.Pending, LastTransitionTime: &made}, {Status: batch.Running, LastTransitionTime: &now}, {Status: batch.Completed, LastTransitionTime: &now}}
+	if p.Status == nil || !p.Now {
+		t.Fatalf("plan %+v, want a status that is stored now", p)
+	}
+	if diff := cmp.Diff(want, p.Status.Conditions); diff != "" {
+		t.Errorf("conditions (-want +got):\n%s", diff)
 	}
 }
 

@@ -134,20 +134,25 @@ func IsFinal(phase batch.JobPhase) bool {
 // to makes phase the next one and says why. The status is stored before anything follows from it.
 func (t *turn) to(phase batch.JobPhase, reason, format string, args ...any) {
 	s := t.status
-	now := metav1.NewTime(t.o.Now.Truncate(time.Second))
 	if s.State.Phase != phase {
-		s.State.LastTransitionTime = now
-		s.Conditions = slices.DeleteFunc(s.Conditions, func(c batch.JobCondition) bool { return c.Status == phase })
-		s.Conditions = append(s.Conditions, batch.JobCondition{Status: phase, LastTransitionTime: &now})
+		t.enter(phase, t.o.Now)
 	}
-	s.State.Phase, s.State.Reason, s.State.Message = phase, reason, fmt.Sprintf(format, args...)
+	s.State.Reason, s.State.Message = reason, fmt.Sprintf(format, args...)
 	s.RunningDuration = nil
 	if phase != batch.Pending && phase != batch.Running {
-		s.RunningDuration = &metav1.Duration{Duration: max(0, now.Sub(t.job.CreationTimestamp.Time))}
+		s.RunningDuration = &metav1.Duration{Duration: max(0, t.o.Now.Truncate(time.Second).Sub(t.job.CreationTimestamp.Time))}
 	}
 	t.recount()
 	t.plan.Now = true
 	t.because("%s: %s", phase, s.State.Message)
+}
+
+// enter notes that the Job has come to phase at that time.
+func (t *turn) enter(phase batch.JobPhase, at time.Time) {
+	s, since := t.status, metav1.NewTime(at.Truncate(time.Second))
+	s.State.Phase, s.State.LastTransitionTime = phase, since
+	s.Conditions = slices.DeleteFunc(s.Conditions, func(c batch.JobCondition) bool { return c.Status == phase })
+	s.Conditions = append(s.Conditions, batch.JobCondition{Status: phase, LastTransitionTime: &since})
 }
 
 // cameFrom returns the phase before the present one; "": there was none.

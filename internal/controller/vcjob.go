@@ -139,7 +139,7 @@ func NewVCJobController(cfg VCJobConfig, kube kubernetes.Interface, vc *client.C
 	}
 	watch(jobs, handlerOf(vj.jobAdded, vj.jobUpdated, vj.jobDeleted))
 	watch(pods, handlerOf(vj.podAdded, vj.podUpdated, vj.podDeleted))
-	watch(groups, handlerOf(vj.groupChanged, vj.groupUpdated, vj.groupChanged))
+	watch(groups, handlerOf(vj.groupChanged, vj.groupUpdated, vj.groupDeleted))
 	watch(commands, handlerOf(vj.commandAdded, func(_, c *bus.Command) { vj.commandAdded(c) }, vj.commandAdded))
 	watch(queues, handlerOf(vj.queueChanged, vj.queueUpdated, vj.queueChanged))
 	watch(priorities, handlerOf(func(*schedulingv1.PriorityClass) {}, func(_, _ *schedulingv1.PriorityClass) {}, func(*schedulingv1.PriorityClass) {}))

@@ -31,8 +31,13 @@ func (c *VCJobController) jobUpdated(before, after *batch.Job) {
 		return
 	}
 	c.expire(after)
+	state := c.states.get(after.UID)
 	ended := vcjob.IsFinal(after.Status.State.Phase) && !vcjob.IsFinal(before.Status.State.Phase) // its memory can go
-	if state := c.states.get(after.UID); state == nil || ended || !state.wrote(after.ResourceVersion) {
+	if ended && state != nil && state.isOver(after.ResourceVersion) {
+		c.states.drop(after.UID)
+		return
+	}
+	if state == nil || ended || !state.wrote(after.ResourceVersion) {
 		c.queue.Add(keyOf(after))
 	}
 }
@@ -115,6 +120,18 @@ func groupJob(g *scheduling.PodGroup) (key string, id uid) {
 		return "", ""
 	}
 	return g.Namespace + "/" + ref.Name, ref.UID
+}
+
+// groupDeleted wakes the Job of a PodGroup, unless nothing was left to do for it.
+func (c *VCJobController) groupDeleted(g *scheduling.PodGroup) {
+	key, id := groupJob(g)
+	if key == "" {
+		return
+	}
+	if j, err := c.cachedJob(key); err == nil && j != nil && j.UID == id && vcjob.IsFinal(j.Status.State.Phase) && c.states.get(id) == nil {
+		return
+	}
+	c.queue.Add(key)
 }
 
 func (c *VCJobController) groupChanged(g *scheduling.PodGroup) {

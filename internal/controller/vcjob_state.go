@@ -24,6 +24,7 @@ type uid = types.UID
 type vcjobState struct {
 	mu           sync.Mutex
 	written      string       // resource version of our last status write
+	over         string       // resource version of the Job for which the last sync has left nothing to do; "": there is something
 	groupMade    string       // resource version of the PodGroup that we have made
 	gone         []vcjob.Gone // what others have deleted and nobody has acted upon
 	unknownSince time.Time    // when the PodGroup was seen to become Unknown
@@ -101,6 +102,19 @@ func (s *vcjobState) setWritten(version string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.written = version
+}
+
+// isOver reports whether the last sync has left nothing to do for that version of the Job.
+func (s *vcjobState) isOver(version string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.over == version
+}
+
+func (s *vcjobState) setOver(version string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = version
 }
 
 func (s *vcjobState) setGroupMade(version string) {

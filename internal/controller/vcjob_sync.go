@@ -48,6 +48,7 @@ func (c *VCJobController) syncJob(ctx context.Context, key string) error {
 		}
 	}()
 	state, isNew := c.states.begin(cached.UID)
+	state.setOver("")
 	s := &vcjobSync{c: c, key: key, state: state, job: state.newest(cached)}
 	if isNew {
 		pods, err := c.podsOf(cached.UID)
@@ -152,7 +153,9 @@ func (s *vcjobSync) run(ctx context.Context) error {
 func (s *vcjobSync) close() {
 	if cached, err := s.c.cachedJob(s.key); err != nil || cached == nil || cached.UID != s.job.UID || vcjob.IsFinal(cached.Status.State.Phase) {
 		s.c.states.drop(s.job.UID)
+		return
 	}
+	s.state.setOver(s.job.ResourceVersion)
 }
 
 // wake asks for the next look after d at the latest; 0 asks for nothing.

@@ -146,7 +146,7 @@ func (w *vcWorld) message(m simulate.Message) {
 		_, _ = slim.vcjob(o)
 		deliver(w, c.jobs, o, m.Version, m.Deleted, c.jobAdded, c.jobUpdated, c.jobDeleted)
 	case *scheduling.PodGroup:
-		deliver(w, c.groups, o, m.Version, m.Deleted, c.groupChanged, c.groupUpdated, c.groupChanged)
+		deliver(w, c.groups, o, m.Version, m.Deleted, c.groupChanged, c.groupUpdated, c.groupDeleted)
 	case *schedulingv1beta1.PodGroup:
 		if c.natives != nil {
 			nothing := func(*schedulingv1beta1.PodGroup) {}

@@ -210,13 +210,17 @@ func TestWhatIsDoneInEachPhaseWithoutOrders(t *testing.T) {
 		s    *scene
 		want string
 	}{
-		"a new Job gets its PodGroup at once":               {newScene("", task("t", 1)), "group"},
-		"what goes with a new Job is noted first":           {newScene("", task("t", 1), plugins("svc")), "Pending v1 r0"},
-		"a new Job obeys a Command":                         {newScene("", task("t", 1)).with(command("AbortJob")), "Aborting v2 r0"},
-		"a new Job whose pods run is Running":               {newScene("", task("t", 1)).pod("t", 0, "Running"), "Running v1 r0"},
-		"an unknown phase is Pending":                       {newScene("Nonsense", task("t", 1)).with(func(o *Observed) { o.Group = nil }), "group"},
-		"a Job that is being deleted is left alone":         {newScene(batch.Running, task("t", 1)).with(func(o *Observed) { o.Job.DeletionTimestamp = &metav1.Time{Time: testNow} }), ""},
-		"claims and objects come before the PodGroup":       {newScene(batch.Pending, task("t", 1)).with(func(o *Observed) { o.Group, o.Prepared = nil, false }), "prepare"},
+		"a new Job gets its PodGroup at once":       {newScene("", task("t", 1)), "group"},
+		"what goes with a new Job is noted first":   {newScene("", task("t", 1), plugins("svc")), "Pending v1 r0"},
+		"a new Job obeys a Command":                 {newScene("", task("t", 1)).with(command("AbortJob")), "Aborting v2 r0"},
+		"a new Job whose pods run is Running":       {newScene("", task("t", 1)).pod("t", 0, "Running"), "Running v1 r0"},
+		"an unknown phase is Pending":               {newScene("Nonsense", task("t", 1)).with(func(o *Observed) { o.Group = nil }), "group"},
+		"a Job that is being deleted is left alone": {newScene(batch.Running, task("t", 1)).with(func(o *Observed) { o.Job.DeletionTimestamp = &metav1.Time{Time: testNow} }), ""},
+		"claims and objects come before the PodGroup": {newScene(batch.Pending, task("t", 1), plugins("svc")).with(func(o *Observed) {
+			o.Group, o.Prepared = nil, false
+			o.Job.Status.ControlledResources = map[string]string{"plugin-svc": "svc"}
+		}), "prepare"},
+		"where there are none, the PodGroup comes first":    {newScene(batch.Pending, task("t", 1)).with(func(o *Observed) { o.Group, o.Prepared = nil, false }), "group"},
 		"the PodGroup comes before pods":                    {newScene(batch.Pending, task("t", 1)).with(func(o *Observed) { o.Group = nil }), "group"},
 		"pods wait for the PodGroup":                        {newScene(batch.Pending, task("t", 1)).with(func(o *Observed) { o.Group.Status.Phase = "Pending" }), ""},
 		"a PodGroup without a phase is not admitted":        {newScene(batch.Pending, task("t", 1)).with(func(o *Observed) { o.Group.Status.Phase = "" }), ""},

@@ -109,6 +109,11 @@ func (t *turn) updatedGroup(g *scheduling.PodGroup) *scheduling.PodGroup {
 		have, there := g.Spec.MinTaskMember[task]
 		same = same && there && have == n
 	}
+	wanted := t.wanted()
+	sameWanted := !t.o.Options.Own || g.Annotations[gang.WantedKey] == wanted
+	if same && sameWanted {
+		return nil
+	}
 	next := g.DeepCopy()
 	if !same {
 		next.Spec.MinMember, next.Spec.PriorityClassName = want.MinMember, want.PriorityClassName
@@ -118,8 +123,7 @@ func (t *turn) updatedGroup(g *scheduling.PodGroup) *scheduling.PodGroup {
 		}
 		maps.Copy(next.Spec.MinTaskMember, want.MinTaskMember)
 	}
-	if wanted := t.wanted(); t.o.Options.Own && next.Annotations[gang.WantedKey] != wanted {
-		same = false
+	if !sameWanted {
 		if next.Annotations == nil {
 			next.Annotations = map[string]string{}
 		}
@@ -127,9 +131,6 @@ func (t *turn) updatedGroup(g *scheduling.PodGroup) *scheduling.PodGroup {
 		if wanted == "" {
 			delete(next.Annotations, gang.WantedKey)
 		}
-	}
-	if same {
-		return nil
 	}
 	return next
 }

@@ -41,7 +41,7 @@ func (t *turn) reconcile() {
 		t.waits("QueueNotFound", "queue %q does not exist", t.spec.Queue)
 		t.wake(queueCheck)
 		return
-	case !t.o.Prepared:
+	case !t.o.Prepared && len(plugins)+len(t.spec.Volumes) > 0:
 		t.plan.Prepare = true
 		return
 	case !t.reconcileGroup():

@@ -339,6 +339,31 @@ func TestAWriteThatDoesNotWorkIsTriedAgain(t *testing.T) {
 	w.checkInvariants()
 }
 
+func TestAnOldJobThatCouldNotBeDeletedDoesNotStayForEver(t *testing.T) {
+	w := newCronWorld(t, CronJobConfig{})
+	w.cluster.SubmitCronJob(aCronJob("c", "0 * * * *", withLimits(0, 0)))
+	w.pass(time.Hour + 2*time.Second)
+	w.cluster.EditCronJob("default", "c", func(c *batchv1.CronJob) { c.Spec.Suspend = ptr.To(true) })
+	w.pass(2 * time.Second)
+	failures := 3
+	w.cluster.Fault = func(request string) simulate.Fault {
+		w.requests = append(w.requests, request)
+		if request == "DELETE job" && failures > 0 {
+			failures--
+			return simulate.Refuse
+		}
+		return simulate.None
+	}
+	w.cluster.EndJob("default", jobAt("c", "13:00:00"), batchv1.JobFailed)
+	w.took()
+	w.pass(3 * time.Second)
+	same(t, "requests while it cannot be deleted", "DELETE job, DELETE job, PUT cronjob status, DELETE job", w.took())
+	w.pass(time.Second)
+	same(t, "requests when it can", "DELETE job", w.took())
+	same(t, "Jobs", nil, w.jobs())
+	w.checkInvariants()
+}
+
 func TestJumpsOfTheClock(t *testing.T) {
 	at := func(d time.Duration) time.Time { return worldBegin.Add(d) }
 	real := time.Now()

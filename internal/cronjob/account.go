@@ -110,15 +110,32 @@ func (a *account) checked(answers []CheckOutcome) {
 	}
 }
 
-// tidied accounts for deletions of finished Jobs. One that did not work is tried again at the next decision.
+// tidied accounts for deletions of finished Jobs. One that did not work is tried again by and by, even if nothing else happens to
+// the CronJob: it may be suspended, or be due once a year.
 func (a *account) tidied(results []error) {
 	for i, del := range a.p.Tidy {
 		if i >= len(results) {
 			a.wake(a.at)
 			return
 		}
-		a.deleted(del, results[i])
+		if a.deleted(del, results[i]) {
+			continue
+		}
+		r := a.m.kept[del.UID]
+		r.at = a.at.Add(backOff(a.o.Options.RetryBase, r.failures, a.o.Options.RetryMax))
+		r.failures++
+		a.m.kept = put(a.m.kept, del.UID, r)
+		a.wake(r.at)
 	}
+}
+
+// backOff returns how long to wait after a failure that had so many before it, in a row: base, doubled for each of them, at most
+// bound.
+func backOff(base time.Duration, before int, bound time.Duration) time.Duration {
+	if before >= 30 {
+		return bound
+	}
+	return min(base<<before, bound)
 }
 
 // deleted accounts for one deletion and reports whether the Job is gone.
@@ -278,14 +295,11 @@ func (a *account) failed(due time.Time, why string, err error) {
 		return
 	}
 	a.note(due, why)
-	wait := a.o.Options.RetryOutage
+	bound := a.o.Options.RetryOutage
 	if isRefusal(err) {
-		wait = a.o.Options.RetryMax
+		bound = a.o.Options.RetryMax
 	}
-	if a.m.failures < 30 {
-		wait = min(a.o.Options.RetryBase<<a.m.failures, wait)
-	}
+	a.m.failedDue, a.m.retryAt = due.UTC(), a.at.Add(backOff(a.o.Options.RetryBase, a.m.failures, bound))
 	a.m.failures++
-	a.m.failedDue, a.m.retryAt = due.UTC(), a.at.Add(wait)
 	a.wake(a.m.retryAt)
 }

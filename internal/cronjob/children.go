@@ -4,6 +4,7 @@ package cronjob
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 // Source: Kubernetes v1.37 CronJob controller.
 // Differs: Jobs that are being deleted already are not counted; upstream deletes them again, and warns when they are gone.
 func (d *decision) tidy() {
+	var kept map[types.UID]retry // of those only that are still to be deleted
 	for _, class := range [...]struct {
 		result Result
 		limit  *int32
@@ -41,10 +43,19 @@ func (d *decision) tidy() {
 				d.plan.AfterStore = true
 				continue
 			}
+			if r, ok := d.m.kept[c.UID]; ok {
+				kept = put(kept, c.UID, r)
+				if wait := r.at.Sub(d.o.Now); wait > 0 && wait <= d.o.Options.RetryMax { // longer: the clock was set back
+					d.because("%s could not be deleted: it is tried again at %s", c.Name, told(r.at))
+					d.wake(r.at)
+					continue
+				}
+			}
 			d.plan.Tidy = append(d.plan.Tidy, Deletion{Name: c.Name, UID: c.UID, due: c.Due, created: c.Created})
 			d.because("%s is one more %s Job than are kept", c.Name, c.Result)
 		}
 	}
+	d.m.kept = kept
 }
 
 // isUnstored reports whether nothing but c itself says that its due time was started: it must not be deleted before the status
@@ -205,12 +216,16 @@ func (c *Child) took() time.Duration {
 	return max(0, c.Ended.Sub(start)).Truncate(time.Second)
 }
 
+// with returns the set with one more in it.
 func with(set map[types.UID]struct{}, uid types.UID) map[types.UID]struct{} {
-	next := make(map[types.UID]struct{}, len(set)+1)
-	for k := range set {
-		next[k] = struct{}{}
-	}
-	next[uid] = struct{}{}
+	return put(set, uid, struct{}{})
+}
+
+// put returns a copy of m that says v of uid.
+func put[V any](m map[types.UID]V, uid types.UID, v V) map[types.UID]V {
+	next := make(map[types.UID]V, len(m)+1)
+	maps.Copy(next, m)
+	next[uid] = v
 	return next
 }
 

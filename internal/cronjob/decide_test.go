@@ -33,6 +33,8 @@ type situation struct {
 	before   string // when a decision was made already; "": never
 	awake    string // "": always
 	answers  func(Plan) Outcomes
+
+	answersBefore func(Plan) Outcomes
 }
 
 // created is when the CronJobs of these tests were created: a Thursday.
@@ -52,7 +54,11 @@ func (s situation) decide(t *testing.T) turn {
 	if s.before != "" {
 		o.Now = at(s.before)
 		p := Decide(o)
-		o.Memory = Account(o, p, succeed(p)).Memory
+		answers := succeed
+		if s.answersBefore != nil {
+			answers = s.answersBefore
+		}
+		o.Memory = Account(o, p, answers(p)).Memory
 		o.Now = at(s.now)
 	}
 	p := Decide(o)
@@ -620,9 +626,26 @@ func TestDecisions(t *testing.T) {
 				answers: answering(func(o *Outcomes) { o.Tidy = []error{errRefused} }),
 			},
 			turn{
-				Start: []string{due11.Name}, Tidy: []string{old.Name}, Wake: "59m59s", Active: []string{due11.Name},
+				Start: []string{due11.Name}, Tidy: []string{old.Name}, Wake: "500ms", Active: []string{due11.Name},
 				Events:       []string{"Warning FailedDelete: Deleted job: connection refused", made + due11.Name},
 				LastSchedule: "05-19 11:00:00", LastSuccess: "05-19 09:05:00", Write: Soon,
+			},
+		},
+		"an old Job could not be deleted just now: it waits for another try": {
+			situation{
+				cron: newCronJob(hourly, history(0, 0), last("2016-05-19 10:00:00"), suspended(true)), now: "2016-05-19 10:30:00",
+				children: []Child{old}, before: "2016-05-19 10:30:00", answersBefore: answering(func(o *Outcomes) { o.Tidy = []error{errRefused} }),
+			},
+			turn{Wake: "500ms", LastSchedule: "05-19 10:00:00", LastSuccess: "05-19 09:05:00", Write: Soon},
+		},
+		"an old Job could not be deleted, and the clock was set back since": {
+			situation{
+				cron: newCronJob(hourly, history(0, 0), last("2016-05-19 10:00:00"), suspended(true)), now: "2016-05-19 10:20:00",
+				children: []Child{old}, before: "2016-05-19 10:30:00", answersBefore: answering(func(o *Outcomes) { o.Tidy = []error{errRefused} }),
+			},
+			turn{
+				Tidy: []string{old.Name}, Events: []string{removed + old.Name},
+				LastSchedule: "05-19 10:00:00", LastSuccess: "05-19 09:05:00", Write: Soon,
 			},
 		},
 		"an old Job is gone already": {

@@ -29,6 +29,7 @@ type Memory struct {
 	seen   []types.UID            // active Jobs that the cache has shown
 	unseen []sighting             // active Jobs that it has not shown yet
 	gone   map[types.UID]struct{} // Jobs that we have deleted and the cache may still show
+	kept   map[types.UID]retry    // finished Jobs beyond those that are kept whose deletion did not work
 	said   map[types.UID]struct{} // unexpected Jobs that were reported
 
 	failedDue time.Time // the due time whose start did not work
@@ -41,6 +42,12 @@ type Memory struct {
 type sighting struct {
 	uid types.UID
 	at  time.Time
+}
+
+// retry is what is known of something that did not work and is to be tried again.
+type retry struct {
+	failures int // in a row
+	at       time.Time
 }
 
 // Changes are what a status must say in addition to what is stored. They can be applied to any later version of it, any number of

@@ -33,7 +33,8 @@ type Options struct {
 	// CacheLag is how long a Job that we created may be missing in the cache before the API server is asked for it.
 	CacheLag time.Duration
 	// RetryBase and RetryMax bound the wait after a start that was refused: RetryBase, doubled each time. RetryOutage is the
-	// bound where the API server could not be reached or had trouble of its own.
+	// bound where the API server could not be reached or had trouble of its own. A finished Job that could not be deleted, for
+	// whatever reason, waits from RetryBase to RetryMax.
 	RetryBase, RetryMax, RetryOutage time.Duration
 	// Grace is by how much a due time may lie before Awake and still count as seen, where missed times are not caught up.
 	Grace time.Duration

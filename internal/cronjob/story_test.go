@@ -147,6 +147,20 @@ var stories = map[string]func(t *testing.T) *world{
 		w.forward(3 * time.Minute)
 		return w
 	},
+	"an old Job cannot be deleted for a while": func(t *testing.T) *world {
+		w := newWorld(t, at("2024-05-16 10:00:30"), newCronJob("0 0 1 1 *", history(0, 0)))
+		w.start()
+		w.trigger(true)
+		back := w.now.Add(time.Minute)
+		w.fault = func(request string) (error, bool) {
+			if w.now.Before(back) && strings.HasPrefix(request, "DELETE") {
+				return errors.New("connection refused"), false
+			}
+			return nil, true
+		}
+		w.forward(10 * time.Minute)
+		return w
+	},
 	"annotations that are not understood": func(t *testing.T) *world {
 		w := newWorld(t, at("2024-05-16 10:00:30"), newCronJob("*/10 * * * *", annotated(AnnotationDST, "never", AnnotationSpread, "ten minutes")))
 		w.start()

@@ -6,6 +6,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/drover-dev/drover/internal/cronjob"
 )
 
 // jobsOfCronJob is the name of the index over the Jobs in the cache by the UID of the CronJob that controls them.
@@ -63,11 +65,19 @@ func (c *cronController[C, J]) cronDeleted(cron C) { c.queue.Look(keyOf(cron)) }
 
 func (c *cronController[C, J]) childAdded(j J) {
 	if ref := c.kind.cronJobOf(j); ref != nil {
-		if state := c.states.get(j.GetNamespace() + "/" + ref.Name); state != nil && state.uid == ref.UID && state.expected(j.GetName()) {
+		state := c.states.get(j.GetNamespace() + "/" + ref.Name)
+		if state != nil && state.uid == ref.UID && state.expected(j.GetName()) && c.isJustBegun(j) {
 			return
 		}
 	}
 	c.wakeOwner(j)
+}
+
+// isJustBegun reports whether nothing has become of a Job yet. A watch that was broken off for a while may tell of a Job for the first
+// time when it has ended, and then tells nothing more.
+func (c *cronController[C, J]) isJustBegun(j J) bool {
+	child := c.kind.child(j)
+	return child.Result == cronjob.Running && !child.Deleting
 }
 
 func (c *cronController[C, J]) childUpdated(before, after J) {

@@ -86,7 +86,7 @@ func (q *cronQueue) ask(key string, what cronAsk, where place) {
 		q.precedence.add(1)
 	}
 	what.Look, what.Store, what.Due = asked.Look || what.Look, asked.Store || what.Store, asked.Due || what.Due
-	if what.Version == "" {
+	if what.Version == "" || asked.Version != "" && isNewer(asked.Version, what.Version) {
 		what.Version = asked.Version
 	}
 	q.pending[key] = what

@@ -125,6 +125,20 @@ func (s *cronState[C]) expected(job string) bool {
 	return ok
 }
 
+// forgetUnseen reports whether there are Jobs that we have created and that the watch has not told of by now, and expects none of them
+// any more: one that is deleted while a watch is broken off is never told of.
+func (s *cronState[C]) forgetUnseen() (unseen bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for job, m := range s.making {
+		if m.answered {
+			delete(s.making, job)
+			unseen = true
+		}
+	}
+	return unseen
+}
+
 // making says how far the creation of a Job has come.
 type making struct{ answered, seen bool }
 

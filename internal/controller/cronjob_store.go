@@ -43,7 +43,8 @@ func (s *cronTurn[C, J]) arm() {
 	}
 }
 
-// store writes what is not stored yet, and looks at the CronJob again where a decision waits for that.
+// store writes what is not stored yet, and looks at the CronJob again where a decision waits for that, or where the watch has not told
+// of a Job that was started.
 func (s *cronTurn[C, J]) store(ctx context.Context) error {
 	stored, err := s.write(ctx)
 	if apierrors.IsNotFound(err) || ctx.Err() != nil {
@@ -57,7 +58,7 @@ func (s *cronTurn[C, J]) store(ctx context.Context) error {
 		return nil
 	}
 	s.state.failures = 0
-	if stored && s.state.afterStore {
+	if stored && (s.state.afterStore || s.state.forgetUnseen()) {
 		if err := s.look(ctx, false); err != nil {
 			return err
 		}
@@ -109,7 +110,8 @@ func (s *cronTurn[C, J]) write(ctx context.Context) (stored bool, err error) {
 			return false, err // an API server that lags behind; the next try meets another
 		}
 		live.SetManagedFields(nil)
-		s.cron, s.state.stored = live, live // the watch has it looked at
+		s.cron, s.state.stored = live, live
+		s.c.queue.LookIfNewer(s.key, live.GetResourceVersion()) // the watch may tell of the write that follows alone, as of no news
 	}
 	return false, apierrors.NewConflict(s.c.kind.crons, s.cron.GetName(), errRestless)
 }

@@ -364,6 +364,53 @@ func TestAnOldJobThatCouldNotBeDeletedDoesNotStayForEver(t *testing.T) {
 	w.checkInvariants()
 }
 
+func TestAJobThatEndsWhileTheWatchIsBrokenOffIsSeenToHaveEnded(t *testing.T) {
+	w := newCronWorld(t, CronJobConfig{})
+	w.cluster.SubmitCronJob(aCronJob("c", "0 * * * *", withLimits(0, 0)))
+	w.pass(time.Hour - time.Second)
+	w.setTime(worldBegin.Add(time.Hour))
+	w.work(1)
+	w.cluster.EndJob("default", jobAt("c", "13:00:00"), batchv1.JobFailed)
+	w.relist()
+	w.pass(2 * time.Second)
+	same(t, "active", 0, len(w.cluster.FindCronJob("default", "c").Status.Active))
+	same(t, "Jobs", nil, w.jobs())
+	w.checkInvariants()
+}
+
+func TestAJobThatIsDeletedWhileTheWatchIsBrokenOffIsSeenToBeGone(t *testing.T) {
+	w := newCronWorld(t, CronJobConfig{})
+	w.cluster.SubmitCronJob(aCronJob("c", "0 * * * *"))
+	w.pass(time.Hour - time.Second)
+	w.setTime(worldBegin.Add(time.Hour))
+	w.work(1)
+	w.cluster.Remove("default", jobAt("c", "13:00:00"))
+	w.relist()
+	w.pass(10 * time.Second)
+	same(t, "active", 0, len(w.cluster.FindCronJob("default", "c").Status.Active))
+	same(t, "events", []string{
+		"c Normal SuccessfulCreate: Created job " + jobAt("c", "13:00:00"),
+		"c Normal MissingJob: Active job went missing: " + jobAt("c", "13:00:00"),
+	}, w.told())
+	w.checkInvariants()
+}
+
+func TestAnEditThatOnlyAConflictTellsOfIsFollowed(t *testing.T) {
+	w := newCronWorld(t, CronJobConfig{})
+	w.cluster.SubmitCronJob(aCronJob("c", "0 * * * *", withLimits(1, 1)))
+	w.pass(time.Hour + 2*time.Second)
+	w.cluster.EndJob("default", jobAt("c", "13:00:00"), batchv1.JobFailed)
+	w.tellJobs(1)
+	w.work(1) // decides that the status is to be stored
+	w.cluster.EditCronJob("default", "c", withLimits(0, 0))
+	w.setTime(w.clock.Now().Add(2 * time.Second))
+	w.work(1) // meets a conflict, reads what is stored, and stores the status
+	w.relist()
+	w.settle()
+	same(t, "Jobs", nil, w.jobs())
+	w.checkInvariants()
+}
+
 func TestJumpsOfTheClock(t *testing.T) {
 	at := func(d time.Duration) time.Time { return worldBegin.Add(d) }
 	real := time.Now()
@@ -423,6 +470,14 @@ func TestTheQueueGivesTurnsByUrgency(t *testing.T) {
 		"stored {Look:false Store:true Due:false Version:}",
 		"tidied {Look:true Store:false Due:false Version:}",
 	}, got)
+}
+
+func TestOfTwoVersionsToLookAtTheLaterCounts(t *testing.T) {
+	q := newCronQueue("", clocktesting.NewFakeClock(worldBegin), nil)
+	defer q.ShutDown()
+	q.LookIfNewer("default/c", "12")
+	q.LookIfNewer("default/c", "9")
+	same(t, "what is to be done", cronAsk{Version: "12"}, q.Take("default/c"))
 }
 
 func TestNoKeyWaitsForEver(t *testing.T) {

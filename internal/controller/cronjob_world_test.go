@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -144,6 +145,39 @@ func (w *cronWorld) tellJobs(n int) {
 		default:
 			must(w.t, w.jobCache.Add(j))
 			w.c.childAdded(j)
+		}
+	}
+}
+
+// relist lets both watches break off and begin again: what has happened meanwhile is told as the difference that it has made.
+func (w *cronWorld) relist() {
+	w.seenCrons, w.seenJobs = w.cluster.Version(), w.cluster.Version()
+	relist(w.t, w.cronCache, w.cluster.CronJobs(), w.c.cronAdded, w.c.cronUpdated, w.c.cronDeleted)
+	var jobs []*batchv1.Job
+	for _, j := range w.cluster.Jobs() {
+		jobs = append(jobs, slimmed(j))
+	}
+	relist(w.t, w.jobCache, jobs, w.c.childAdded, w.c.childUpdated, w.c.childDeleted)
+}
+
+func relist[T apiObject](t *testing.T, cached cache.Indexer, listed []T, added func(T), updated func(before, after T), deleted func(T)) {
+	t.Helper()
+	there := map[string]bool{}
+	for _, o := range listed {
+		there[keyOf(o)] = true
+		before, exists, _ := cached.Get(o)
+		must(t, cached.Update(o))
+		if exists {
+			updated(before.(T), o)
+		} else {
+			added(o)
+		}
+	}
+	for _, key := range slices.Sorted(slices.Values(cached.ListKeys())) {
+		if !there[key] {
+			gone, _, _ := cached.GetByKey(key)
+			must(t, cached.Delete(gone))
+			deleted(gone.(T))
 		}
 	}
 }

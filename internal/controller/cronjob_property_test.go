@@ -4,7 +4,9 @@ package controller
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -198,7 +200,7 @@ func (s *cronStorm) edit() {
 // rare is what happens once in a while.
 func (s *cronStorm) rare() {
 	r, w, name := s.rng, s.w, s.anyName()
-	switch r.IntN(5) {
+	switch r.IntN(6) {
 	case 0:
 		s.tell("sleep")
 		before := w.clock.Now()
@@ -213,8 +215,7 @@ func (s *cronStorm) rare() {
 			s.edited[k] = true // creation may lie in the future now
 		}
 	case 2:
-		s.tell("remove %s", name)
-		w.cluster.RemoveCronJob("default", name)
+		s.remove(name)
 		if r.IntN(2) == 0 {
 			s.submit(name)
 		}
@@ -227,7 +228,39 @@ func (s *cronStorm) rare() {
 		}
 	case 4:
 		s.deleteJob()
+	case 5:
+		s.tell("the watches break off")
+		for range 1 + r.IntN(3) {
+			w.work(1)
+			s.endJob()
+			s.edit()
+			s.deleteJob()
+		}
+		w.relist()
 	}
+}
+
+// remove removes a CronJob with its Jobs. Where there is one of which no status tells yet, the CronJob is seen to be gone before its Jobs
+// are: a process that has begun since could not know that the due time was started.
+func (s *cronStorm) remove(name string) {
+	s.tell("remove %s", name)
+	cron := s.w.cluster.FindCronJob("default", name)
+	if cron == nil {
+		return
+	}
+	blind := slices.ContainsFunc(s.w.cluster.Jobs(), func(j *batchv1.Job) bool {
+		due := cronjob.ChildFromBatch(j).Due
+		return metav1.IsControlledBy(j, cron) && !due.IsZero() && !isStored(cron, due)
+	})
+	s.w.cluster.RemoveCronJob("default", name)
+	if blind {
+		s.w.tellCrons(math.MaxInt)
+	}
+}
+
+// isStored reports whether the status tells that a due time is done.
+func isStored(cron *batchv1.CronJob, due time.Time) bool {
+	return cron.Status.LastScheduleTime != nil && !due.After(cron.Status.LastScheduleTime.Time)
 }
 
 // deleteJob deletes a Job as a user does. One of which no status tells yet is left alone: nobody could know then that its due
@@ -236,8 +269,8 @@ func (s *cronStorm) deleteJob() {
 	for _, j := range s.w.cluster.Jobs() {
 		ref := metav1.GetControllerOf(j)
 		cron := s.w.cluster.FindCronJob("default", ref.Name)
-		due, err := time.Parse(time.RFC3339, j.Annotations[batchv1.CronJobScheduledTimestampAnnotation])
-		if cron == nil || err != nil || cron.Status.LastScheduleTime == nil || due.After(cron.Status.LastScheduleTime.Time) || s.rng.IntN(2) == 0 {
+		due := cronjob.ChildFromBatch(j).Due
+		if cron == nil || due.IsZero() || !isStored(cron, due) || s.rng.IntN(2) == 0 {
 			continue
 		}
 		s.tell("user deletes %s", j.Name)
@@ -251,15 +284,22 @@ func (s *cronStorm) rest() {
 	s.faults = 0
 	s.tell("rest")
 	w := s.w
+	w.pass(6 * time.Minute) // longer than anything waits that did not work
+	s.checkAll("at once")
 	w.pass(2 * time.Hour)
 	for range 3 {
 		for _, j := range w.cluster.Jobs() {
-			w.cluster.EndJob(j.Namespace, j.Name, batchv1.JobComplete)
+			w.cluster.EndJob(j.Namespace, j.Name, []batchv1.JobConditionType{batchv1.JobComplete, batchv1.JobFailed}[s.rng.IntN(2)])
 		}
 		w.pass(3 * time.Minute)
 	}
-	w.checkInvariants()
-	for _, cron := range w.cluster.CronJobs() {
+	s.checkAll("in the end")
+}
+
+func (s *cronStorm) checkAll(when string) {
+	s.tell("checked %s", when)
+	s.w.checkInvariants()
+	for _, cron := range s.w.cluster.CronJobs() {
 		s.checkAtRest(cron)
 	}
 }

@@ -21,6 +21,8 @@ import (
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
 	"k8s.io/kubernetes/pkg/controlplane/reconcilers"
 	"k8s.io/kubernetes/pkg/kubeapiserver/authorizer/modes"
+
+	"github.com/drover-dev/drover/internal/controlplane/inprocess"
 )
 
 // serviceAccountIssuer is what kubeadm and most clusters have; service account tokens carry it.
@@ -57,7 +59,7 @@ func gateEnabled(name string) bool {
 // apiServer is kube-apiserver, built and not yet serving.
 type apiServer struct {
 	chain    *aggregatorapiserver.APIAggregator
-	loopback *rest.Config // may do everything; its token is known to this process alone
+	loopback *rest.Config // may do everything, over a connection; its token is known to this process alone
 }
 
 // serverOptions returns the options of kube-apiserver for c.
@@ -129,7 +131,7 @@ func newAPIServer(ctx context.Context, c *Config, fail func(error)) (*apiServer,
 		return nil, fmt.Errorf("configuring kube-apiserver: %w", err)
 	}
 	loopback := rest.CopyConfig(config.KubeAPIs.ControlPlane.Generic.LoopbackClientConfig)
-	loopback.QPS, loopback.Burst = -1, 0 // API Priority and Fairness protects the server
+	loopback.QPS, loopback.Burst = -1, 0 // every client of this process is bounded by its workers
 	if err := replaceHooks(config.KubeAPIs.ControlPlane.Generic, loopback, fail); err != nil {
 		return nil, err
 	}
@@ -137,6 +139,7 @@ func newAPIServer(ctx context.Context, c *Config, fail func(error)) (*apiServer,
 	if c.Coming != nil {
 		holdForComing(&config.Aggregator.GenericConfig.Config, c.Coming, c.ComingGroups)
 	}
+	inprocess.ShortenChain(&config.Aggregator.GenericConfig.Config)
 	ready, err := config.Complete()
 	if err != nil {
 		return nil, fmt.Errorf("completing the configuration of kube-apiserver: %w", err)

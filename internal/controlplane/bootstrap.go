@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"golang.org/x/sync/errgroup"
-	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -87,24 +86,6 @@ func controllerPolicy() ([]rbacv1.ClusterRole, []rbacv1.ClusterRoleBinding, erro
 	return roles, bindings, nil
 }
 
-// ownFlow puts our controllers where Kubernetes has its own, so that a crowd of other clients does not hold them up.
-var ownFlow = flowcontrolv1.FlowSchema{
-	ObjectMeta: metav1.ObjectMeta{Name: "drover-controllers"},
-	Spec: flowcontrolv1.FlowSchemaSpec{
-		MatchingPrecedence:         800, // as kube-controller-manager
-		PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: "workload-high"},
-		DistinguisherMethod:        &flowcontrolv1.FlowDistinguisherMethod{Type: flowcontrolv1.FlowDistinguisherMethodByNamespaceType},
-		Rules: []flowcontrolv1.PolicyRulesWithSubjects{{
-			Subjects: []flowcontrolv1.Subject{{Kind: flowcontrolv1.SubjectKindUser, User: &flowcontrolv1.UserSubject{Name: ControllersUser}}},
-			ResourceRules: []flowcontrolv1.ResourcePolicyRule{{
-				Verbs: []string{flowcontrolv1.VerbAll}, APIGroups: []string{flowcontrolv1.APIGroupAll},
-				Resources: []string{flowcontrolv1.ResourceAll}, ClusterScope: true, Namespaces: []string{flowcontrolv1.NamespaceEvery},
-			}},
-			NonResourceRules: []flowcontrolv1.NonResourcePolicyRule{{Verbs: []string{flowcontrolv1.VerbAll}, NonResourceURLs: []string{flowcontrolv1.NonResourceAll}}},
-		}},
-	},
-}
-
 // bootstrap writes the roles and bindings without which nobody may do anything, the priority classes of the system, and
 // our own bindings. What is there already is completed, never reduced; an object with the annotation
 // rbac.authorization.kubernetes.io/autoupdate: "false" is left alone.
@@ -152,10 +133,6 @@ func bootstrap(ctx context.Context, client kubernetes.Interface) error {
 			return unlessExists("priority class", class.Name, err)
 		})
 	}
-	group.Go(func() error {
-		_, err := client.FlowcontrolV1().FlowSchemas().Create(ctx, &ownFlow, metav1.CreateOptions{})
-		return unlessExists("flow schema", ownFlow.Name, err)
-	})
 	return group.Wait()
 }
 

@@ -62,13 +62,15 @@ func (p *Plane) Ready() <-chan struct{} { return p.ready }
 // RBAC gives to that user. It works once Ready is closed, without a limit on its rate and without a connection, and speaks
 // protobuf: clients of kinds that are defined in the cluster must set another content type.
 //
-// The configuration carries a secret of this process that can act as anybody: it must not be written anywhere.
+// The configuration carries no secret: it is of no use outside this process, and inside it acts as user and nobody else.
 func (p *Plane) ClientConfig(user string, groups ...string) *rest.Config {
 	config := rest.CopyConfig(p.server.loopback)
-	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: groups}
+	config.BearerToken = ""
 	config.UserAgent = "drover/" + user
 	config.TLSClientConfig = rest.TLSClientConfig{}
-	config.Transport = &inprocess.Transport{Handler: p.server.chain.GenericAPIServer.Handler, Yield: &p.yield}
+	config.Transport = &inprocess.Transport{
+		Handler: p.server.chain.GenericAPIServer.Handler, User: inprocess.User(user, groups...), Yield: &p.yield,
+	}
 	return config
 }
 

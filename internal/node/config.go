@@ -27,10 +27,11 @@ type Config struct {
 	// Dir is where volumes and logs lie; it must be absolute. It is made with mode 0700.
 	//
 	//	<Dir>/pods/<uid>/                                        emptyDir volumes of pods that are not finished
-	//	<Dir>/logs/<namespace>_<name>_<uid>/<container>/<n>.log  output of attempt n, kept as long as the pod object
+	//	<Dir>/logs/<namespace>_<name>_<uid>/<container>/<n>.log  output of attempt n, kept as long as the pod object; the last words
+	//	                                                         beside it are <n>.message
 	Dir string
 	// FilesDir is where the small files lie that pods are shown: ConfigMaps, Secrets, tokens, /etc/hosts. On a tmpfs they are
-	// quick to make, and never reach a disk. Nothing in it has to outlive the machine. Default: <Dir>/pods.
+	// quick to make, and never reach a disk. Nothing in it has to outlive the last container that runs. Default: <Dir>/pods.
 	FilesDir string
 	// IPs are the addresses that the node and, as pods share its network, its pods report. Default: 127.0.0.1.
 	IPs []string

@@ -139,7 +139,7 @@ func (n *Node) ownMounts(pod *corev1.Pod, c *corev1.Container, img image.Image, 
 		}
 	}
 	if c.TerminationMessagePath != "" {
-		path := n.messagePath(string(pod.UID), c.Name, id.attempt)
+		path := logs.MessagePath(logs.Path(logs.PodDir(n.logDir, pod), c.Name, id.attempt))
 		if err := touch(path, 0o666); err != nil {
 			return nil, fmt.Errorf("making the file for the termination message: %w", err)
 		}
@@ -156,8 +156,11 @@ func wantsResolv(pod *corev1.Pod) bool {
 	return pod.Spec.DNSPolicy == corev1.DNSNone || pod.Spec.DNSConfig != nil
 }
 
-// touch makes an empty file that a container with any user may write to.
+// touch makes an empty file that a container with any user may write to, and the directory above it.
 func touch(path string, mode os.FileMode) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC, mode)
 	if err != nil {
 		return err

@@ -24,7 +24,8 @@ const (
 // terminationMessage returns what a container has left as its last words: the end of its message file, or of its log if it failed,
 // says nothing in the file and asks for that.
 func (n *Node) terminationMessage(pod *corev1.Pod, c *corev1.Container, id identity, exitCode int32) string {
-	message, err := tailOf(n.messagePath(string(pod.UID), c.Name, id.attempt), maxMessageBytes)
+	path := logs.Path(logs.PodDir(n.logDir, pod), c.Name, id.attempt)
+	message, err := tailOf(logs.MessagePath(path), maxMessageBytes)
 	if err != nil && !os.IsNotExist(err) {
 		return fmt.Sprintf("Error on reading termination log: %v", err)
 	}
@@ -33,7 +34,6 @@ func (n *Node) terminationMessage(pod *corev1.Pod, c *corev1.Container, id ident
 	}
 	lines := int64(maxMessageLogLines)
 	last := lastBytes{limit: maxMessageLogBytes}
-	path := logs.Path(logs.PodDir(n.logDir, pod), c.Name, id.attempt)
 	if err := logs.Read(context.Background(), path, logs.Options{Tail: &lines}, &last, &last); err != nil {
 		return fmt.Sprintf("Error on reading termination message from logs: %v", err)
 	}

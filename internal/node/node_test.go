@@ -43,7 +43,7 @@ func TestAPodThatEndsAtOnceCostsOneWrite(t *testing.T) {
 		w.pass(time.Minute)
 		check(t, "writes after a minute", []string{"Succeeded"}, w.statusWrites("p"))
 		check(t, "events", []string(nil), w.events("p"))
-		check(t, "files", []string(nil), w.files())
+		check(t, "files", []string{"logs/ns_p_uid-p"}, w.files())
 	})
 }
 

@@ -90,7 +90,7 @@ func (n *Node) values(pod *corev1.Pod) downward.Values {
 	return v
 }
 
-// Files of a pod beside its volumes, below its directory. Containers' termination messages lie beside them.
+// Files of a pod beside its volumes, below its directory.
 const (
 	hostsFile    = "hosts"
 	hostnameFile = "hostname"

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/node/image"
 	"github.com/drover-dev/drover/internal/node/kubeletapi"
+	"github.com/drover-dev/drover/internal/node/memory"
 	"github.com/drover-dev/drover/internal/node/process"
 )
 
@@ -33,6 +35,7 @@ type realNode struct {
 	node   *Node
 	rt     *process.Runtime
 	dir    string
+	memory string // in memory, for the small files of pods; "": they lie on disk
 	stop   func()
 
 	isolation process.Isolation
@@ -40,7 +43,11 @@ type realNode struct {
 
 func newRealNode(t *testing.T, isolation process.Isolation) *realNode {
 	t.Helper()
-	r := &realNode{t: t, client: fake.NewClientset(), dir: t.TempDir(), isolation: isolation}
+	r := &realNode{t: t, client: fake.NewClientset(), dir: t.TempDir(), memory: filepath.Join(t.TempDir(), "memory"), isolation: isolation}
+	if _, err := memory.Mount(r.memory); err != nil {
+		t.Logf("files of pods lie on disk: %v", err)
+		r.memory = ""
+	}
 	numberVersions(r.client)
 	r.client.PrependReactor("create", "serviceaccounts", func(a ktesting.Action) (bool, runtime.Object, error) {
 		return true, &authenticationv1.TokenRequest{Status: authenticationv1.TokenRequestStatus{
@@ -69,13 +76,26 @@ func newRealNode(t *testing.T, isolation process.Isolation) *realNode {
 				t.Error(err)
 			}
 		}
+		if r.memory != "" {
+			if err := memory.Unmount(r.memory); err != nil {
+				t.Error(err)
+			}
+		}
 	})
 	return r
 }
 
+// hidden are the directories that containers are not to see.
+func (r *realNode) hidden() []string {
+	if r.memory == "" {
+		return []string{r.dir}
+	}
+	return []string{r.dir, r.memory}
+}
+
 func (r *realNode) newRuntime() *process.Runtime {
 	r.t.Helper()
-	rt, err := process.New(process.Config{Dir: filepath.Join(r.dir, "runtime"), Hide: []string{r.dir}, Isolation: r.isolation, Log: slog.New(slog.DiscardHandler)})
+	rt, err := process.New(process.Config{Dir: filepath.Join(r.dir, "runtime"), Hide: r.hidden(), Isolation: r.isolation, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -85,7 +105,7 @@ func (r *realNode) newRuntime() *process.Runtime {
 func (r *realNode) start() {
 	r.t.Helper()
 	r.rt = r.newRuntime()
-	n, err := New(Config{Name: "n", Dir: filepath.Join(r.dir, "node"), APIClients: []string{"x"}, Heartbeat: time.Hour, APIServer: "127.0.0.1:6443"}, r.client, r.rt, nil)
+	n, err := New(Config{Name: "n", Dir: filepath.Join(r.dir, "node"), FilesDir: r.memory, APIClients: []string{"x"}, Heartbeat: time.Hour, APIServer: "127.0.0.1:6443"}, r.client, r.rt, nil)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -294,9 +314,9 @@ func TestAProcessReadsItsVolumes(t *testing.T) {
 	}
 	r.create(pod)
 	ended := r.awaitPhase("p", corev1.PodSucceeded)
-	memory := "tmpfs"
+	medium := "tmpfs"
 	if os.Geteuid() != 0 {
-		memory = "ext2/ext3" // only root can mount a tmpfs on the host
+		medium = "ext2/ext3" // only root can mount a tmpfs on the host
 	}
 	want := `ran
 755
@@ -308,7 +328,7 @@ ns
 text
 of the host
 from init
-` + memory + `
+` + medium + `
 inner
 a
 deep
@@ -319,7 +339,7 @@ p
 `
 	got := r.log("p", "c")
 	if os.Geteuid() != 0 {
-		got = strings.Replace(got, got[strings.Index(got, "from init\n")+10:strings.Index(got, "\ninner")], memory, 1)
+		got = strings.Replace(got, got[strings.Index(got, "from init\n")+10:strings.Index(got, "\ninner")], medium, 1)
 	}
 	check(t, "output", want, got)
 	check(t, "termination message", "last words\n", ended.Status.ContainerStatuses[0].State.Terminated.Message)
@@ -339,13 +359,14 @@ func (r *realNode) awaitNoFiles(uid string) {
 			r.t.Fatal(err)
 		}
 		_, errPods := os.Stat(filepath.Join(r.dir, "node", "pods", uid))
+		_, errFiles := os.Stat(filepath.Join(r.memory, uid)) // without memory they lie with the former
 		left := len(r.rt.List())
-		if os.IsNotExist(errPods) && left == 0 && !bytes.Contains(mounts, []byte(r.dir)) {
+		if os.IsNotExist(errPods) && os.IsNotExist(errFiles) && left == 0 && !bytes.Contains(mounts, []byte(r.dir)) {
 			return
 		}
 		select {
 		case <-deadline:
-			r.t.Fatalf("10s after its end: directory %v, %d containers, mounts:\n%s", errPods, left, mounts)
+			r.t.Fatalf("10s after its end: directories %v and %v, %d containers, mounts:\n%s", errPods, errFiles, left, mounts)
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
@@ -530,4 +551,36 @@ func TestAShellThatKnowsWhatBusyboxKnows(t *testing.T) {
 	r.create(script(newPod("p", never, "c: x"), `[[ -n "$RANDOM" ]] && echo yes`))
 	r.awaitPhase("p", corev1.PodSucceeded)
 	check(t, "output", "yes\n", r.log("p", "c"))
+}
+
+func TestSecretsStayInMemory(t *testing.T) {
+	r := newRealNode(t, process.Auto)
+	if r.memory == "" || !r.isolated() {
+		t.Skip("only root can mount a tmpfs on the host")
+	}
+	r.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "sec"}, Data: map[string][]byte{"pass": []byte("s3cret-text")}})
+	pod := script(newPod("p", never, "c: x"), `cat /sec/pass > /dev/null; stat -f -c %T /sec /etc/hosts; exec sleep 1000`)
+	pod.Spec.Volumes = []corev1.Volume{
+		{Name: "sec", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "sec"}}},
+		{Name: "token", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}},
+		}}}},
+	}
+	pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "sec", MountPath: "/sec"}, {Name: "token", MountPath: accountPath}}
+	r.create(pod)
+	r.awaitPhase("p", corev1.PodRunning)
+	r.awaitLog("p", "tmpfs\ntmpfs\n")
+	err := filepath.WalkDir(r.dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if bytes.Contains(text, []byte("s3cret-text")) || bytes.Contains(text, []byte("the-token")) {
+			t.Errorf("%s holds a secret", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -436,11 +435,6 @@ func (n *Node) attempt(pod *corev1.Pod, c *corev1.Container, id identity, status
 		a.Message = lostMessage(status.Reason)
 	}
 	return a
-}
-
-// messagePath is the file that a container's termination message is read from.
-func (n *Node) messagePath(uid string, container string, attempt int32) string {
-	return filepath.Join(n.cfg.FilesDir, uid, fmt.Sprintf("message.%s.%d", container, attempt))
 }
 
 // lostMessage says of a container that nobody saw end what there is to say.

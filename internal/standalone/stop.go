@@ -72,6 +72,18 @@ func Stop(ctx context.Context, d Dir, timer clock.WithTicker) (State, error) {
 	return last, err
 }
 
+// WhileStopped calls f while no plane runs in d and none can start. It does nothing while one runs.
+func WhileStopped(d Dir, f func() error) error {
+	l, err := acquire(d.lock())
+	if running := (*RunningError)(nil); errors.As(err, &running) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(), l.release())
+}
+
 // waitGone waits until the lock of d is free and the process that had it has ended, which is a moment later.
 func waitGone(ctx context.Context, d Dir, pid int, timer clock.WithTicker) error {
 	ticks := timer.NewTicker(stopPoll)

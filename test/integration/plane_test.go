@@ -21,12 +21,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/drover-dev/drover/internal/testkit/plane"
@@ -361,6 +363,70 @@ func TestKillMinusNineKeepsTheData(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestWhatPodsAreShownIsInMemoryWhileTheyRun(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("mounting needs root")
+	}
+	o := plane.Options{Dir: filepath.Join(t.TempDir(), "plane"), Durable: true}
+	want := func(when string, mounted bool) {
+		t.Helper()
+		if mounts := mountsBelow(t, o.Dir); len(mounts) > 0 != mounted || len(mounts) > 1 {
+			t.Errorf("%s: mounted are %v", when, mounts)
+		}
+	}
+	p := plane.Start(t, o)
+	want("while a plane runs", true)
+	pods := func() typedcorev1.PodInterface { return p.Client().CoreV1().Pods("default") }
+	poll(t, func(ctx context.Context) error { // until there is an account for it
+		_, err := pods().Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{Name: "c", Image: "busybox", Command: []string{"sleep", "1000"}}},
+		}}, metav1.CreateOptions{})
+		return err
+	})
+	running := func(ctx context.Context) error {
+		pod, err := pods().Get(ctx, "p", metav1.GetOptions{})
+		if err == nil && pod.Status.Phase != corev1.PodRunning {
+			err = fmt.Errorf("the pod is %s", pod.Status.Phase)
+		}
+		return err
+	}
+	poll(t, running)
+	files := func() []string {
+		found, err := filepath.Glob(filepath.Join(o.Dir, "node", "memory", "pods", "*", "hostname"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	before := files()
+	p.Kill()
+	want("after kill -9", true)
+	if diff := cmp.Diff(before, files()); diff != "" || len(before) != 1 {
+		t.Errorf("files of the pod after kill -9 (-before +after):\n%s", diff)
+	}
+	p = plane.Start(t, o)
+	poll(t, running)
+	if err := p.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	want("after a stop, with a pod that goes on running", true)
+	p = plane.Start(t, o)
+	want("in the next run", true)
+	if err := pods().Delete(t.Context(), "p", metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
+		t.Fatal(err)
+	}
+	poll(t, func(context.Context) error {
+		if left := files(); len(left) > 0 {
+			return fmt.Errorf("files %v are there", left)
+		}
+		return nil
+	})
+	if err := p.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	want("after the last stop", false)
 }
 
 // The moments at which a start writes things for the first time.

@@ -25,6 +25,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/node"
 	"github.com/drover-dev/drover/internal/node/image"
+	"github.com/drover-dev/drover/internal/node/memory"
 	"github.com/drover-dev/drover/internal/node/process"
 	"github.com/drover-dev/drover/internal/node/provision"
 )
@@ -53,7 +54,8 @@ type Node struct {
 	node    *node.Node
 	claims  *provision.Provisioner
 	runtime *process.Runtime
-	ending  bool // everything ends with the node
+	memory  string // where a tmpfs is mounted; "": nowhere
+	ending  bool   // everything ends with the node
 	log     *slog.Logger
 }
 
@@ -72,7 +74,18 @@ func New(cfg Config, asNode, asProvisioner *rest.Config, log *slog.Logger) (_ *N
 	if err != nil {
 		return nil, err
 	}
-	runtime, err := process.New(process.Config{Dir: filepath.Join(cfg.Dir, "runtime"), Hide: cfg.Hide, Log: log})
+	inMemory := memoryIn(cfg.Dir)
+	made, err := memory.Mount(inMemory)
+	if err != nil {
+		log.Info("The files that pods are shown lie on disk", "reason", err)
+		inMemory = ""
+	}
+	defer func() {
+		if err != nil && made {
+			err = errors.Join(err, memory.Unmount(inMemory))
+		}
+	}()
+	runtime, err := process.New(process.Config{Dir: runtimeIn(cfg.Dir), Hide: cfg.Hide, Log: log})
 	if err != nil {
 		return nil, err
 	}
@@ -87,12 +100,42 @@ func New(cfg Config, asNode, asProvisioner *rest.Config, log *slog.Logger) (_ *N
 	}
 	n, err := node.New(node.Config{
 		Name: cfg.Name, Dir: cfg.Dir, IPs: []string{cfg.Bind.String()}, Bind: net.JoinHostPort(cfg.Bind.String(), "0"),
-		APIClients: []string{cfg.Client}, APIServer: cfg.APIServer, Images: cfg.Images, Log: log,
+		APIClients: []string{cfg.Client}, APIServer: cfg.APIServer, Images: cfg.Images, Log: log, FilesDir: filesDir(inMemory),
 	}, client, runtime, serving)
 	if err != nil {
 		return nil, err
 	}
-	return &Node{node: n, claims: claims, runtime: runtime, ending: cfg.Ephemeral, log: log}, nil
+	return &Node{node: n, claims: claims, runtime: runtime, memory: inMemory, ending: cfg.Ephemeral, log: log}, nil
+}
+
+// Mounted reports whether a node in dir has something mounted there, be it running or not.
+func Mounted(dir string) (bool, error) {
+	mounted, err := memory.IsMounted(memoryIn(dir))
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	return mounted, err
+}
+
+// Tidy takes away what a node in dir that was killed has left mounted there, unless containers of it run. None may run there
+// meanwhile.
+func Tidy(dir string) error {
+	alive, err := process.Alive(runtimeIn(dir))
+	if alive || err != nil {
+		return err
+	}
+	return memory.Unmount(memoryIn(dir))
+}
+
+func runtimeIn(dir string) string { return filepath.Join(dir, "runtime") }
+func memoryIn(dir string) string  { return filepath.Join(dir, "memory") }
+
+// filesDir is where the node keeps the small files of pods; "" leaves it to the node.
+func filesDir(inMemory string) string {
+	if inMemory == "" {
+		return ""
+	}
+	return filepath.Join(inMemory, "pods")
 }
 
 func clientConfig(rc *rest.Config) *rest.Config {
@@ -120,7 +163,8 @@ func servingTLS(cfg Config) (*tls.Config, error) {
 	return &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool, MinVersion: tls.VersionTLS12}, nil
 }
 
-// Run works until ctx ends or a part of the node fails. Containers go on running, unless the node is ephemeral.
+// Run works until ctx ends or a part of the node fails. Containers go on running, unless the node is ephemeral. What pods are shown
+// goes with the last of them: without one that runs, it is made anew when the node runs again.
 func (n *Node) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -136,6 +180,9 @@ func (n *Node) Run(ctx context.Context) error {
 	claims.Wait()
 	if n.ending {
 		err = errors.Join(err, n.endAll())
+	}
+	if n.memory != "" && n.Survivors() == 0 {
+		err = errors.Join(err, memory.Unmount(n.memory))
 	}
 	return errors.Join(err, claimsErr, n.runtime.Close())
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/clock"
 
+	"github.com/drover-dev/drover/internal/app/machine"
 	"github.com/drover-dev/drover/internal/standalone"
 )
 
@@ -56,7 +57,7 @@ func Run(ctx context.Context, o *Options) error {
 	defer cancel()
 	state, err := standalone.Stop(ctx, o.Dir, o.Clock)
 	if errors.Is(err, standalone.ErrNotRunning) {
-		return say(o, "No plane is running in %s\n", o.Dir)
+		return errors.Join(tidy(o.Dir), say(o, "No plane is running in %s\n", o.Dir))
 	}
 	if err != nil {
 		return err
@@ -73,6 +74,14 @@ func Run(ctx context.Context, o *Options) error {
 		return say(o, "%d pods go on running. The next \"drover up\" takes them on; to end them, delete them then\n", state.Survivors)
 	}
 	return nil
+}
+
+// tidy takes away what a plane that was killed has left mounted, so that its directory can be removed.
+func tidy(d standalone.Dir) error {
+	if left, err := machine.Mounted(d.Node()); err != nil || !left {
+		return err
+	}
+	return standalone.WhileStopped(d, func() error { return machine.Tidy(d.Node()) })
 }
 
 // say prints the result, which is for people: standard error.

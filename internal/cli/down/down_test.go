@@ -3,14 +3,17 @@
 package down
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/clock"
 
+	"github.com/drover-dev/drover/internal/node/memory"
 	"github.com/drover-dev/drover/internal/standalone"
 )
 
@@ -39,5 +42,50 @@ func TestDownWithoutAPlaneIsNoError(t *testing.T) {
 				t.Errorf("said %q, error %v, want %q", errOut, err, want)
 			}
 		})
+	}
+}
+
+func TestDownTakesAwayWhatAKilledPlaneHasLeftMounted(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "d")
+	mounted := filepath.Join(dir, "node", "memory")
+	if _, err := memory.Mount(mounted); errors.Is(err, os.ErrPermission) {
+		t.Skip("mounting needs root")
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := memory.Unmount(mounted); err != nil {
+			t.Error(err)
+		}
+	})
+	// A container that runs: its first process holds a lock.
+	record := filepath.Join(dir, "node", "runtime", "containers", "c", "record")
+	if err := os.MkdirAll(filepath.Dir(record), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Create(record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	down := func() bool {
+		t.Helper()
+		streams, _, _, _ := genericiooptions.NewTestIOStreams()
+		if err := Run(t.Context(), &Options{Streams: streams, Clock: clock.RealClock{}, Dir: standalone.Dir(dir), Timeout: time.Minute}); err != nil {
+			t.Error(err)
+		}
+		_, err := os.Stat(mounted)
+		return errors.Is(err, os.ErrNotExist)
+	}
+	if down() {
+		t.Error("it took away the files of a pod that runs")
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if !down() {
+		t.Error("it left them although no pod runs")
 	}
 }

@@ -43,14 +43,18 @@ func Path(podDir, container string, attempt int32) string {
 	return filepath.Join(podDir, container, strconv.Itoa(int(attempt))+".log")
 }
 
-// RemoveAttempt deletes the log of one attempt with everything that was rotated away from it.
+// MessagePath returns the file for the last words of the attempt whose log is at path. Like a log it lies on disk and outlives the
+// container: a program may take it for its log, and write more to it than would do the machine's memory good.
+func MessagePath(path string) string { return strings.TrimSuffix(path, ".log") + ".message" }
+
+// RemoveAttempt deletes the log of one attempt with everything that was rotated away from it, and its last words.
 func RemoveAttempt(path string) error {
 	files, err := generations(path)
 	if err != nil {
 		return err
 	}
 	var errs []error
-	for _, f := range files {
+	for _, f := range append(files, MessagePath(path)) {
 		if err := os.Remove(f); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}

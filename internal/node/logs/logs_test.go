@@ -187,14 +187,14 @@ func TestNames(t *testing.T) {
 
 func TestRemoveAttemptTakesTheRotatedFilesToo(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"1.log", "1.log.1", "1.log.2", "11.log"} {
+	for _, name := range []string{"1.log", "1.log.1", "1.log.2", "1.message", "11.log", "11.message"} {
 		write(t, filepath.Join(dir, name), "x")
 	}
 	if err := RemoveAttempt(filepath.Join(dir, "1.log")); err != nil {
 		t.Fatal(err)
 	}
 	left, err := filepath.Glob(dir + "/*")
-	if err != nil || len(left) != 1 || filepath.Base(left[0]) != "11.log" {
+	if err != nil || len(left) != 2 || filepath.Base(left[0]) != "11.log" || filepath.Base(left[1]) != "11.message" {
 		t.Errorf("left: %v, %v", left, err)
 	}
 }

@@ -178,6 +178,21 @@ func initLives(dir string) (bool, error) {
 	return false, nil
 }
 
+// Alive reports whether a container runs that a Runtime on dir has started, without being that Runtime.
+func Alive(dir string) (bool, error) {
+	entries, err := os.ReadDir(filepath.Join(dir, containersDir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, fmt.Errorf("looking for containers: %w", err)
+	}
+	for _, e := range entries {
+		alive, err := initLives(filepath.Join(dir, containersDir, e.Name()))
+		if alive || err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return alive, err
+		}
+	}
+	return false, nil
+}
+
 func flock(fd, how int) error {
 	for {
 		if err := unix.Flock(fd, how); !errors.Is(err, syscall.EINTR) {

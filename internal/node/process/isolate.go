@@ -81,6 +81,10 @@ func (r *Runtime) isolate(p *plan, c *container) error {
 	p.setup.Do("changing the root", unix.SYS_PIVOT_ROOT, p.str("."), p.str("."))
 
 	p.mountProc(s, proc)
+	// The host's root lies on top of the new one until now: a symbolic link that goes up to the root, like /var/run to ../run, would
+	// lead to the host. In a user namespace a new /proc can be had only as long as another one is in sight.
+	p.setup.Do("letting go of the host's root", unix.SYS_UMOUNT2, p.str("."), num(unix.MNT_DETACH))
+	p.setup.Do("changing to the new root", unix.SYS_CHDIR, p.str("/"))
 	p.move("/sys", sys, "/sys")
 	p.mountDev(s, nodes, shm, c.rec.UserNamespace)
 	if s.Dir != "" {
@@ -104,9 +108,6 @@ func (r *Runtime) isolate(p *plan, c *container) error {
 	for _, h := range hidden {
 		p.moveIfThere("hiding "+h.path, h.reg, h.path)
 	}
-	// The host's root lies on top of the new one until now.
-	p.setup.Do("letting go of the host's root", unix.SYS_UMOUNT2, p.str("."), num(unix.MNT_DETACH))
-	p.setup.Do("changing to the new root", unix.SYS_CHDIR, p.str("/"))
 	p.names(s)
 	return nil
 }

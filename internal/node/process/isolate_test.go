@@ -289,6 +289,16 @@ func TestReadOnlyRoot(t *testing.T) {
 	}
 }
 
+// ownRoot gives a container the root directory root. Its shell is linked against the C library; so the libraries are mounted.
+func ownRoot(s *Spec, root string) {
+	s.Root = root
+	for _, dir := range []string{"/usr", "/lib64", "/lib", "/bin"} {
+		if fileExists(dir) {
+			s.Mounts = append(s.Mounts, Mount{Source: dir, Target: dir, ReadOnly: true})
+		}
+	}
+}
+
 func TestRootDirectory(t *testing.T) {
 	w := isolated(t)
 	root := filepath.Join(w.dir, "root")
@@ -297,14 +307,8 @@ func TestRootDirectory(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The test binary is linked against the C library, a shell likewise; so the libraries are mounted.
 	s := w.shell("a", "cat /etc/name; echo changed > /etc/name; ls / | tr '\n' ' '; test -e /proc/self/stat && test -d /sys/kernel && test -c /dev/null && echo ok", func(s *Spec) {
-		s.Root = root
-		for _, dir := range []string{"/usr", "/lib64", "/lib", "/bin"} {
-			if fileExists(dir) {
-				s.Mounts = append(s.Mounts, Mount{Source: dir, Target: dir, ReadOnly: true})
-			}
-		}
+		ownRoot(s, root)
 	})
 	writeFile(t, filepath.Join(root, "etc/name"), "other root\n")
 	st := w.run(s)
@@ -521,5 +525,30 @@ func TestCandidates(t *testing.T) {
 	}
 	if got := candidates("x", nil); len(got) != 6 {
 		t.Errorf("without PATH: %q", got)
+	}
+}
+
+// A mount below /var/run was missing where that is a link to ../run, as on many machines, and directories appeared on the host.
+func TestALinkThatGoesUpToTheRootStaysInTheContainer(t *testing.T) {
+	w := isolated(t)
+	root, volume := filepath.Join(w.dir, "root"), filepath.Join(w.dir, "volume")
+	for _, dir := range []string{root + "/run", root + "/var", volume} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("../run", root+"/var/run"); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, volume+"/file", "file\n")
+	got := w.output("a", "cat /var/run/drover-test-link/file /run/drover-test-link/file", func(s *Spec) {
+		s.Mounts = []Mount{{Source: volume, Target: "/var/run/drover-test-link"}}
+		ownRoot(s, root)
+	})
+	if got != "file\nfile\n" {
+		t.Errorf("it reads %q", got)
+	}
+	if fileExists("/run/drover-test-link") {
+		t.Error("a directory appeared on the host")
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,6 +28,10 @@ const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 
 // accountPath is where the API server's admission mounts the token of a pod's service account.
 const accountPath = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+// Places returns the directories at which the containers of most pods have something mounted, for process.Config. On most machines
+// /var/run is a link to /run.
+func Places() []string { return []string{accountPath, strings.TrimPrefix(accountPath, "/var")} }
 
 // containerSpec says what the runtime has to start for one attempt of a container. An error is trouble with the container's
 // configuration, in kubelet's words.

@@ -85,6 +85,14 @@ func newRealNode(t *testing.T, isolation process.Isolation) *realNode {
 	return r
 }
 
+// files is where the node keeps the small files of pods; "" leaves it to the node.
+func (r *realNode) files() string {
+	if r.memory == "" {
+		return ""
+	}
+	return filepath.Join(r.memory, "pods")
+}
+
 // hidden are the directories that containers are not to see.
 func (r *realNode) hidden() []string {
 	if r.memory == "" {
@@ -95,7 +103,7 @@ func (r *realNode) hidden() []string {
 
 func (r *realNode) newRuntime() *process.Runtime {
 	r.t.Helper()
-	rt, err := process.New(process.Config{Dir: filepath.Join(r.dir, "runtime"), Hide: r.hidden(), Isolation: r.isolation, Log: slog.New(slog.DiscardHandler)})
+	rt, err := process.New(process.Config{Dir: filepath.Join(r.dir, "runtime"), MemoryDir: r.memory, Places: Places(), Hide: r.hidden(), Isolation: r.isolation, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -105,7 +113,7 @@ func (r *realNode) newRuntime() *process.Runtime {
 func (r *realNode) start() {
 	r.t.Helper()
 	r.rt = r.newRuntime()
-	n, err := New(Config{Name: "n", Dir: filepath.Join(r.dir, "node"), FilesDir: r.memory, APIClients: []string{"x"}, Heartbeat: time.Hour, APIServer: "127.0.0.1:6443"}, r.client, r.rt, nil)
+	n, err := New(Config{Name: "n", Dir: filepath.Join(r.dir, "node"), FilesDir: r.files(), APIClients: []string{"x"}, Heartbeat: time.Hour, APIServer: "127.0.0.1:6443"}, r.client, r.rt, nil)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -359,7 +367,7 @@ func (r *realNode) awaitNoFiles(uid string) {
 			r.t.Fatal(err)
 		}
 		_, errPods := os.Stat(filepath.Join(r.dir, "node", "pods", uid))
-		_, errFiles := os.Stat(filepath.Join(r.memory, uid)) // without memory they lie with the former
+		_, errFiles := os.Stat(filepath.Join(r.files(), uid)) // without memory they lie with the former
 		left := len(r.rt.List())
 		if os.IsNotExist(errPods) && os.IsNotExist(errFiles) && left == 0 && !bytes.Contains(mounts, []byte(r.dir)) {
 			return

@@ -40,6 +40,9 @@ func TestEverythingInTheDataDirectoryIsPrivate(t *testing.T) {
 		if err != nil {
 			return err
 		}
+		if path == filepath.Join(p.Dir, "node", "memory", "places") {
+			return filepath.SkipDir // empty directories, which users of containers must get at as part of their root
+		}
 		info, err := entry.Info()
 		if err != nil {
 			return err

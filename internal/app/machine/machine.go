@@ -85,7 +85,9 @@ func New(cfg Config, asNode, asProvisioner *rest.Config, log *slog.Logger) (_ *N
 			err = errors.Join(err, memory.Unmount(inMemory))
 		}
 	}()
-	runtime, err := process.New(process.Config{Dir: runtimeIn(cfg.Dir), Hide: cfg.Hide, Log: log})
+	runtime, err := process.New(process.Config{
+		Dir: runtimeIn(cfg.Dir), MemoryDir: inMemory, Places: node.Places(), Hide: cfg.Hide, Log: log,
+	})
 	if err != nil {
 		return nil, err
 	}

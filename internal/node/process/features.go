@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -79,7 +80,7 @@ func (r *Runtime) detectIsolation() error {
 		if err == nil {
 			r.isolation, r.userNamespace = Full, user
 			r.features.Isolated.Available = true
-			return nil
+			return r.detectPlaces()
 		}
 		if !isRefusal(err) {
 			return fmt.Errorf("finding out about isolation: %w", err)
@@ -96,6 +97,22 @@ func (r *Runtime) detectIsolation() error {
 		return unsupportedf("isolating containers: %s", reason)
 	}
 	r.log.Warn("Containers will not be isolated", "reason", reason)
+	return nil
+}
+
+// detectPlaces gives up the layer with the places if it does not go together with those of the host. Nothing depends on it.
+func (r *Runtime) detectPlaces() error {
+	if r.places == "" || r.userNamespace {
+		return nil
+	}
+	err := r.tryWorld(false, Mount{Source: filepath.Join(r.dir, emptyDir), Target: r.cfg.Places[0]})
+	if err != nil && !isRefusal(err) {
+		return fmt.Errorf("finding out about layers: %w", err)
+	}
+	if err != nil {
+		r.log.Info("Containers make the places for their mounts themselves", "reason", err)
+		r.places = ""
+	}
 	return nil
 }
 
@@ -133,8 +150,8 @@ func (r *Runtime) forgetLayers() {
 	r.mountTable = -1
 }
 
-func (r *Runtime) tryWorld(user bool) error {
-	c := r.newContainer(record{Spec: Spec{ID: probeID, Args: []string{"true"}}, Isolation: Full, UserNamespace: user})
+func (r *Runtime) tryWorld(user bool, mounts ...Mount) error {
+	c := r.newContainer(record{Spec: Spec{ID: probeID, Args: []string{"true"}, Mounts: mounts}, Isolation: Full, UserNamespace: user})
 	p := newPlan()
 	if err := r.isolate(p, c); err != nil {
 		return err

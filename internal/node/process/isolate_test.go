@@ -13,11 +13,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/drover-dev/drover/internal/node/memory"
 )
 
 // isolated returns a Runtime with full isolation, or skips the test.
@@ -550,5 +553,110 @@ func TestALinkThatGoesUpToTheRootStaysInTheContainer(t *testing.T) {
 	}
 	if fileExists("/run/drover-test-link") {
 		t.Error("a directory appeared on the host")
+	}
+}
+
+func TestPlacesForMounts(t *testing.T) {
+	needsRoot(t)
+	needsFull(t)
+	inMemory := filepath.Join(tempDir(t), "memory")
+	if _, err := memory.Mount(inMemory); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := memory.Unmount(inMemory); err != nil {
+			t.Error(err)
+		}
+	})
+	places := []string{"/run/drover-test/a/b", "/var/run/drover-test/a/b"}
+	w := newWorld(t, Config{Isolation: Full, MemoryDir: inMemory, Places: places, Hide: []string{inMemory}})
+	if w.places == "" {
+		t.Fatal("they are made in each container")
+	}
+	volume := filepath.Join(w.dir, "volume")
+	if err := os.MkdirAll(volume, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(volume, "file"), "file\n")
+	if err := os.Chmod(filepath.Join(volume, "file"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	mounted := func(target string) func(*Spec) {
+		return func(s *Spec) { s.Mounts = []Mount{{Source: volume, Target: target, ReadOnly: true}} }
+	}
+	upper := func(id string) []os.DirEntry {
+		entries, err := os.ReadDir(filepath.Join(w.scratch, id, upperDir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return entries
+	}
+
+	for i, place := range places {
+		id := fmt.Sprintf("host%d", i)
+		script := "cat " + place + "/file; stat -c %d / /run /etc /etc/passwd | sort -u | wc -l; stat -c '%u %g %a' /run"
+		info, err := os.Stat("/run")
+		if err != nil {
+			t.Fatal(err)
+		}
+		st := info.Sys().(*syscall.Stat_t)
+		want := fmt.Sprintf("file\n1\n%d %d %o\n", st.Uid, st.Gid, st.Mode&0o7777)
+		if got := w.output(id, script, mounted(place)); got != want {
+			t.Errorf("a mount at %s: %q, want %q", place, got, want)
+		}
+		if made := upper(id); len(made) > 0 {
+			t.Errorf("a mount at %s has made %v in the container", place, made)
+		}
+	}
+	user := func(s *Spec) { mounted(places[0])(s); s.UID, s.GID = ptr(int64(65534)), ptr(int64(65534)) }
+	if got := w.output("user", "cat "+places[0]+"/file", user); got != "file\n" {
+		t.Errorf("an ordinary user reads %q", got)
+	}
+	if got := w.output("other", "ls -d /run/drover-test /other; cat /other/file; true", mounted("/other")); got != "/other\nfile\n" {
+		t.Errorf("a container without a mount there: %q", got)
+	}
+
+	roots := map[string]func(root string) error{
+		"a root with neither": func(string) error { return nil },
+		"a root with a link": func(root string) error {
+			return errors.Join(os.MkdirAll(root+"/run", 0o750), os.MkdirAll(root+"/var", 0o755), os.Symlink("../run", root+"/var/run"))
+		},
+		"a root with a link somewhere else": func(root string) error {
+			return errors.Join(os.MkdirAll(root+"/else", 0o755), os.MkdirAll(root+"/var", 0o755), os.Symlink("/else", root+"/var/run"))
+		},
+		"a root with directories":                 func(root string) error { return os.MkdirAll(root+"/var/run", 0o755) },
+		"a root with something in the same place": func(root string) error { return os.MkdirAll(root+"/var/run/drover-test/a/b/c", 0o755) },
+	}
+	for name, build := range roots {
+		t.Run(name, func(t *testing.T) {
+			root := filepath.Join(tempDir(t), "root")
+			if err := errors.Join(os.Mkdir(root, 0o755), build(root)); err != nil {
+				t.Fatal(err)
+			}
+			id := strings.ReplaceAll(name, " ", "-")
+			got := w.output(id, "cat /var/run/drover-test/a/b/file", func(s *Spec) { mounted(places[1])(s); ownRoot(s, root) })
+			if got != "file\n" {
+				t.Errorf("it reads %q", got)
+			}
+			if err := w.Remove(context.Background(), id); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestPlacesThatCannotBeALayer(t *testing.T) {
+	needsRoot(t)
+	needsFull(t)
+	dir := tempDir(t) // in what it would be a layer of
+	w := newWorld(t, Config{Isolation: Full, MemoryDir: filepath.Join(dir, "memory"), Places: []string{"/run/drover-test"}})
+	volume := filepath.Join(w.dir, "volume")
+	if err := os.Mkdir(volume, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(volume, "file"), "file\n")
+	got := w.output("a", "cat /run/drover-test/file", func(s *Spec) { s.Mounts = []Mount{{Source: volume, Target: "/run/drover-test"}} })
+	if got != "file\n" {
+		t.Errorf("it reads %q", got)
 	}
 }

@@ -20,8 +20,9 @@ import (
 )
 
 const (
-	upperDir = "upper"
-	workDir  = "work"
+	upperDir  = "upper"
+	workDir   = "work"
+	placesDir = "places"
 )
 
 // layer is one part of what an isolated container sees of the host's files.
@@ -49,7 +50,7 @@ func (r *Runtime) makeRoot(p *plan, c *container) (writable []string) {
 	s := &c.rec.Spec
 	p.makeScratch(c)
 	if s.Root != "" {
-		p.overlay(c, s.Root, r.rootPoint, "")
+		p.overlay(c, s.Root, r.placesFor(c, "/"), r.rootPoint, "")
 		for _, dir := range []string{"/proc", "/sys", "/dev"} {
 			p.setup.Do("making "+dir, unix.SYS_MKDIRAT, cwd, p.str(r.rootPoint+dir), num(0o755)).Ignore(uintptr(unix.EEXIST))
 		}
@@ -67,7 +68,7 @@ func (r *Runtime) makeRoot(p *plan, c *container) (writable []string) {
 			if target != r.rootPoint && c.rec.UserNamespace {
 				p.setup.Do("making "+l.path, unix.SYS_MKDIRAT, cwd, p.str(target), num(0o755)).Ignore(uintptr(unix.EEXIST))
 			}
-			p.overlay(c, l.path, target, suffix)
+			p.overlay(c, l.path, r.placesFor(c, l.path), target, suffix)
 			writable = append(writable, l.path)
 		case bound:
 			p.bind(l, target, c.rec.UserNamespace)
@@ -81,6 +82,39 @@ func (r *Runtime) makeRoot(p *plan, c *container) (writable []string) {
 		}
 	}
 	return writable
+}
+
+// makePlaces makes the layer that has Config.Places. Every user of a container can get at them.
+func (r *Runtime) makePlaces() error {
+	if r.cfg.MemoryDir == "" || len(r.cfg.Places) == 0 {
+		return nil
+	}
+	layer := filepath.Join(r.cfg.MemoryDir, placesDir)
+	for _, place := range r.cfg.Places {
+		dir := layer
+		for part := range strings.SplitSeq(place, "/") { // first an empty one: the layer itself
+			dir = filepath.Join(dir, part)
+			if err := errors.Join(os.MkdirAll(dir, 0o755), os.Chmod(dir, 0o755)); err != nil {
+				return fmt.Errorf("making places for mounts: %w", err)
+			}
+		}
+	}
+	r.places = layer
+	return nil
+}
+
+// placesFor returns the layer with what c has mounted below path, if that is among Config.Places; otherwise "". As the lowest layer it
+// adds what is missing there, and covers nothing: no owner of a directory, and no symbolic link.
+func (r *Runtime) placesFor(c *container, path string) string {
+	if r.places == "" || c.rec.UserNamespace {
+		return ""
+	}
+	for _, m := range c.rec.Spec.Mounts {
+		if slices.Contains(r.cfg.Places, filepath.Clean(m.Target)) && slices.ContainsFunc(r.cfg.Places, func(place string) bool { return isBelow(place, path) }) {
+			return filepath.Join(r.places, path)
+		}
+	}
+	return ""
 }
 
 func (p *plan) makeScratch(c *container) {
@@ -108,8 +142,9 @@ func (p *plan) bind(l layer, target string, makePlace bool) {
 	p.moveIfThere("mounting "+l.path, reg, target)
 }
 
-// overlay adds an overlay of lower, with fresh directories in the container's scratch directory above it.
-func (p *plan) overlay(c *container, lower, target, suffix string) {
+// overlay adds an overlay of lower, with fresh directories in the container's scratch directory above it, and what is in places
+// below it unless that is "".
+func (p *plan) overlay(c *container, lower, places, target, suffix string) {
 	step := fmt.Sprintf("mounting an overlay of %s", lower)
 	upper, work := filepath.Join(c.scratch, upperDir+suffix), filepath.Join(c.scratch, workDir+suffix)
 	var st unix.Stat_t
@@ -123,7 +158,7 @@ func (p *plan) overlay(c *container, lower, target, suffix string) {
 	}
 	p.setup.Do(step, unix.SYS_MKDIRAT, cwd, p.str(work), num(0o700))
 	op := p.setup.Do(step, unix.SYS_MOUNT, p.str("overlay"), p.str(target), p.str("overlay"), zero,
-		p.str(overlayOptions(lower, upper, work, c.rec.UserNamespace)))
+		p.str(overlayOptions(lower, places, upper, work, c.rec.UserNamespace)))
 	if suffix != "" {
 		op.Ignore(uintptr(unix.ENOENT)).Ignore(uintptr(unix.ENOTDIR))
 	}
@@ -131,10 +166,15 @@ func (p *plan) overlay(c *container, lower, target, suffix string) {
 
 // overlayOptions returns mount options. "volatile" spares the container every fsync and the host a sync of the whole file
 // system when the overlay goes: what is above does not outlive the container.
-func overlayOptions(lower, upper, work string, user bool) string {
+func overlayOptions(lower, places, upper, work string, user bool) string {
 	escape := strings.NewReplacer(`\`, `\\`, `,`, `\,`, `:`, `\:`)
 	escapeUpper := strings.NewReplacer(`\`, `\\`, `,`, `\,`)
-	options := "lowerdir=" + escape.Replace(lower) + ",upperdir=" + escapeUpper.Replace(upper) +
+	options := "lowerdir=" + escape.Replace(lower)
+	if places != "" {
+		// With layers of two file systems, files and directories would seem to be on different devices otherwise.
+		options = "xino=auto," + options + ":" + escape.Replace(places)
+	}
+	options += ",upperdir=" + escapeUpper.Replace(upper) +
 		",workdir=" + escapeUpper.Replace(work) + ",volatile"
 	if user {
 		options += ",userxattr"
@@ -306,7 +346,7 @@ func (r *Runtime) overlayableLocked(mountID, path string, user bool) bool {
 	}
 	p.setup.Do("keeping mounts private", unix.SYS_MOUNT, zero, p.str("/"), zero, num(unix.MS_REC|unix.MS_PRIVATE), zero)
 	p.makeScratch(c)
-	p.overlay(c, path, r.rootPoint, "")
+	p.overlay(c, path, "", r.rootPoint, "")
 	err := r.probe(p)
 	r.overlayable[key] = errors.Join(err, c.removeFiles()) == nil
 	return r.overlayable[key]

@@ -49,6 +49,11 @@ type Config struct {
 	// Hide are further directories of the host that containers are not to see, besides Dir and ScratchDir. Mounts of what
 	// is in them work nevertheless.
 	Hide []string
+	// Places are directories at which many containers have something mounted. They are made once, in MemoryDir, and found there by
+	// each container that needs one, where it would have to make them in its own root.
+	Places []string
+	// MemoryDir is on a tmpfs that no container sees. "": there is none, and Places do nothing.
+	MemoryDir string
 	// Isolation: Auto, Full (New fails where it cannot be had) or None.
 	Isolation Isolation
 	// CgroupParent is the cgroup in which those of the containers are made. Nobody else may use it. "": "drover-" and
@@ -66,7 +71,7 @@ type Config struct {
 // Validate tells what is wrong with c.
 func (c *Config) Validate() error {
 	var errs []error
-	for name, dir := range map[string]string{"state directory": c.Dir, "scratch directory": c.ScratchDir} {
+	for name, dir := range map[string]string{"state directory": c.Dir, "scratch directory": c.ScratchDir, "directory in memory": c.MemoryDir} {
 		if dir != "" && !filepath.IsAbs(dir) {
 			errs = append(errs, fmt.Errorf("%s %q: not an absolute path", name, dir))
 		}
@@ -77,6 +82,11 @@ func (c *Config) Validate() error {
 	for _, dir := range c.Hide {
 		if !filepath.IsAbs(dir) || filepath.Clean(dir) == "/" {
 			errs = append(errs, fmt.Errorf("directory to hide %q: not an absolute path below /", dir))
+		}
+	}
+	for _, place := range c.Places {
+		if !filepath.IsAbs(place) || filepath.Clean(place) != place {
+			errs = append(errs, fmt.Errorf("place %q: not a clean absolute path", place))
 		}
 	}
 	if !slices.Contains([]Isolation{Auto, Full, None}, c.Isolation) {
@@ -101,6 +111,7 @@ type Runtime struct {
 	dir       string // Config.Dir without symbolic links
 	scratch   string
 	rootPoint string
+	places    string // a layer with Config.Places; "": there is none
 	hidden    []string
 	bootID    string
 	lock      *os.File
@@ -234,7 +245,7 @@ func (r *Runtime) prepareDirs() error {
 		}
 	}
 	r.hidden = outermost(append([]string{r.dir, r.scratch}, resolved(r.cfg.Hide)...))
-	return nil
+	return r.makePlaces()
 }
 
 // resolved returns the directories without symbolic links; those that do not exist are left out.

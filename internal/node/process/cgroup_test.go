@@ -181,7 +181,7 @@ func TestRealVersion2(t *testing.T) {
 		t.Fatalf("cgroups %+v", c)
 	}
 	w.output("warm", "true")
-	kill(t, w.spawner.cmd.Process.Pid)
+	kill(t, w.spawner.pid)
 	eventually(t, "the notice that the spawner is gone", func() bool { return !w.spawner.alive() }, func() string { return "" })
 
 	script := "f=" + w.dir + "/never; (setsid sh -c \"(setsid sh -c 'sleep 1000; echo $f') & sleep 1000; echo $f\" &) ; sleep 0.1; cat /proc/self/cgroup; exit 3"

@@ -31,7 +31,8 @@ const helloTimeout = 30 * time.Second
 // client is a spawner process and the requests that are on their way to it. It is safe for concurrent use.
 type client struct {
 	conn *net.UnixConn
-	cmd  *exec.Cmd
+	cmd  *exec.Cmd     // starts the spawner and ends with it
+	pid  int           // the spawner's
 	gone chan struct{} // closed once no more replies can come
 
 	sendMu sync.Mutex
@@ -106,6 +107,7 @@ func (c *client) awaitHello() error {
 	if r.Kind != spawner.ReplyHello {
 		return fmt.Errorf("waiting for the spawner: it said %d instead of hello", r.Kind)
 	}
+	c.pid = int(r.PID)
 	return nil
 }
 

@@ -227,7 +227,7 @@ func TestSpawnerThatIsKilledIsReplaced(t *testing.T) {
 	eachIsolation(t, func(w *world) {
 		t := w.t
 		w.start(w.shell("before", "sleep 0.3; exit 3"))
-		kill(t, w.spawner.cmd.Process.Pid)
+		kill(t, w.spawner.pid)
 		eventually(t, "the notice that the spawner is gone", func() bool { return !w.spawner.alive() }, func() string { return "" })
 		w.output("after", "true")
 		if st := w.await("before"); st.State != Exited || st.Exit.Code != 3 {
@@ -243,7 +243,7 @@ func TestStartsDuringWhichTheSpawnerIsKilledAreStartedOrNot(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, 2))
 		for i := range 30 {
 			id := fmt.Sprintf("c%d", i)
-			pid := w.spawner.cmd.Process.Pid
+			pid := w.spawner.pid
 			var wg sync.WaitGroup
 			wg.Go(func() {
 				<-time.After(time.Duration(random.IntN(6000)) * time.Microsecond)
@@ -267,7 +267,7 @@ func TestStartsDuringWhichTheSpawnerIsKilledAreStartedOrNot(t *testing.T) {
 			}
 			eventually(t, "a spawner that answers", func() bool {
 				_, err := w.client()
-				return err == nil && w.spawner.cmd.Process.Pid != pid
+				return err == nil && w.spawner.pid != pid
 			}, func() string { return "" })
 		}
 	})

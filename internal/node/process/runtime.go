@@ -363,7 +363,7 @@ func (r *Runtime) client() (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.cgroups.adopt(c.cmd.Process.Pid)
+	r.cgroups.adopt(c.pid)
 	r.spawner = c
 	return c, nil
 }

@@ -69,7 +69,7 @@ func memoryHelper() {
 		}
 		fmt.Fprintln(os.Stdout, st.PID)
 	}
-	fmt.Fprintln(os.Stdout, r.spawner.cmd.Process.Pid)
+	fmt.Fprintln(os.Stdout, r.spawner.pid)
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	for _, st := range r.List() {
 		_ = r.Remove(context.Background(), st.Spec.ID)

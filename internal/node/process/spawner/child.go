@@ -52,11 +52,15 @@ func at(r uint64) uintptr { return uintptr(unsafe.Pointer(&image)) + uintptr(r) 
 //go:nocheckptr
 func word(r uint64) *uint64 { return (*uint64)(unsafe.Add(unsafe.Pointer(&image), r)) }
 
-// child carries out the request and ends the process.
+// child is what forks run. The first one answers requests; each of its own forks carries out one and ends the process.
 //
 //go:norace
 //go:nocheckptr
 func child() {
+	if !state.answering {
+		state.answering = true
+		answer()
+	}
 	setHandler(uintptr(syscall.SIGCHLD), sigDFL)
 	for i := range RegFirstFD {
 		state.regs[i] = none

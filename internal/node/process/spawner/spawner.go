@@ -5,10 +5,11 @@
 // Package spawner is the small process that all containers are forked from, and the first process of each of them.
 //
 // A program that links package process also holds this one. When it is run with the spawner's environment variable, it
-// turns into a spawner in the init function below and never reaches main. It then reads requests from a socket and forks
-// once for each. The fork does not exec: it carries out the system calls that the request lists (namespaces, mounts), starts
-// the command, and stays as the container's init, which writes the log, reaps, forwards signals and records the exit. So a
-// container costs one fork of a process of 1 MB and one exec, that of its command.
+// turns into a spawner in the init function below and never reaches main. It forks once, to be rid of the Go runtime; that fork
+// reads requests from a socket and forks once for each. None of these forks execs: one for a request carries out the system
+// calls that it lists (namespaces, mounts), starts the command, and stays as the container's init, which writes the log,
+// reaps, forwards signals and records the exit. So a container costs one fork of a process of 1 MB and one exec, that of its
+// command.
 //
 // Two rules follow from this, and both are easy to break:
 //
@@ -16,7 +17,7 @@
 //     the packages that are ready; with so few imports this one comes before nearly all others of a large program, and the
 //     spawner does not pay for them.
 //   - After the fork only one thread is left, and no Go runtime that could schedule, collect or grow a stack. What runs there
-//     (child.go, log.go) runs on a stack of its own and is written in a subset of Go: memory is the variables state and
+//     (answer.go, child.go, log.go) runs on a stack of its own and is written in a subset of Go: memory is the variables state and
 //     image, and nothing is called but raw system calls. No maps, no interfaces, no append, no copy, no string concatenation,
 //     no closures, no defer, and neither the race detector nor checks of pointers. A test takes the compiled code apart to see
 //     that this is so. Package syscall lives by the same rules between its fork and its exec.
@@ -33,7 +34,7 @@ import (
 const Env = "_DROVER_SPAWNER"
 
 // Version changes with every change of the messages below.
-const Version = "1"
+const Version = "2"
 
 // Descriptors of a spawner. Name is what it and the containers' inits are called in a process list.
 const (
@@ -52,7 +53,7 @@ type Request struct {
 
 // Kinds of Reply.
 const (
-	ReplyHello  = 1 + iota // the spawner is ready
+	ReplyHello  = 1 + iota // the spawner, PID, is ready
 	ReplyForked            // PID, and a pidfd along with it; or Errno
 	ReplyFailed            // by the fork: Phase and Step did not work because of Errno
 	ReplyReady             // by the fork: everything worked and the command runs (TimeNS), or, for a probe, would run
@@ -89,34 +90,25 @@ func init() {
 	}
 }
 
-// serve answers requests until the other side of the socket is gone. It never returns.
+// serve forks the process that answers requests, and waits for its end. It never returns.
+//
+// The requests are not answered here because a Go runtime has threads of its own: one that looks after the others wakes up thousands
+// of times a second while requests come, which costs a tenth of what containers do.
 func serve() {
 	become()
-	state.reply = Reply{Kind: ReplyHello}
-	send(SocketFD, -1)
+	_, errno := fork(0)
+	if errno != 0 {
+		exit(1)
+	}
+	closeFD(SocketFD)
+	closeFD(LockFD)
 	for {
-		switch n, errno := receive(); {
-		case errno == syscall.EINTR:
-			continue
-		case n == 0 || errno != 0:
+		// Syscall and not RawSyscall: the runtime would take a thread that stays in the latter for a busy one. As signals of children are
+		// ignored, there is no answer before the child has ended, and then it is that there is none.
+		_, _, errno := syscall.Syscall6(syscall.SYS_WAIT4, waitAny, 0, 0, 0, 0, 0)
+		if errno == syscall.ECHILD {
 			exit(0)
 		}
-		if state.nReceived == 0 {
-			state.reply = Reply{ID: state.request.ID, Kind: ReplyPong}
-			send(SocketFD, -1)
-			continue
-		}
-		pid, errno := fork()
-		for _, fd := range state.received[:state.nReceived] {
-			closeFD(uintptr(fd))
-		}
-		state.reply = Reply{ID: state.request.ID, Kind: ReplyForked, PID: int32(pid), Errno: int32(errno)}
-		if errno != 0 {
-			send(SocketFD, -1)
-			continue
-		}
-		send(SocketFD, int(state.pidfd))
-		closeFD(uintptr(state.pidfd))
 	}
 }
 
@@ -160,27 +152,4 @@ func writeFile(path, text string) {
 	}
 	sys(syscall.SYS_WRITE, fd, uintptr(unsafe.Pointer(unsafe.StringData(text))), uintptr(len(text)))
 	closeFD(fd)
-}
-
-// receive waits for a request and stores it in state.
-func receive() (n uintptr, errno syscall.Errno) {
-	state.nReceived = 0
-	prepareMessage(uintptr(unsafe.Pointer(&state.request)), unsafe.Sizeof(state.request), unsafe.Sizeof(state.control))
-	// Syscall and not RawSyscall: the runtime would take a thread that stays in the latter for a busy one.
-	n, _, errno = syscall.Syscall(syscall.SYS_RECVMSG, SocketFD, uintptr(unsafe.Pointer(&state.message)), syscall.MSG_CMSG_CLOEXEC)
-	if errno != 0 || state.message.controlSize < unsafe.Sizeof(controlHeader{}) {
-		return n, errno
-	}
-	h := (*controlHeader)(unsafe.Pointer(&state.control))
-	state.nReceived = int32(h.size-unsafe.Sizeof(*h)) / 4
-	for i := range state.nReceived {
-		state.received[i] = *(*int32)(unsafe.Add(unsafe.Pointer(h), unsafe.Sizeof(*h)+uintptr(4*i)))
-	}
-	return n, 0
-}
-
-// fork makes the child that carries out the request.
-func fork() (pid, errno uintptr) {
-	return clone(uintptr(state.request.CloneFlags)|clonePIDFD|uintptr(syscall.SIGCHLD), &state.pidfd,
-		topOf(unsafe.Pointer(&state.forkStack), unsafe.Sizeof(state.forkStack)), uintptr(unsafe.Pointer(&state.goroutine)))
 }

@@ -21,7 +21,7 @@ import (
 )
 
 // forkFiles hold what runs after the fork. raw.go is used before it as well.
-var forkFiles = []string{"child.go", "log.go", "raw.go"}
+var forkFiles = []string{"answer.go", "child.go", "log.go", "raw.go"}
 
 // forkFunctions returns the functions in forkFiles with their comments.
 func forkFunctions(t *testing.T) map[string]string {

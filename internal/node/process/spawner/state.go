@@ -12,6 +12,8 @@ var state struct {
 	commandStack [1024]uint64
 	goroutine    goroutine
 
+	answering bool // this process, or the one it was forked from, answers requests
+
 	request   Request
 	reply     Reply
 	pidfd     int32 // where the kernel stores the descriptor of the last fork

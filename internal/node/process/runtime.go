@@ -109,6 +109,7 @@ type Runtime struct {
 	cfg       Config
 	log       *slog.Logger
 	dir       string // Config.Dir without symbolic links
+	trash     *trash
 	scratch   string
 	rootPoint string
 	places    string // a layer with Config.Places; "": there is none
@@ -191,6 +192,9 @@ func New(cfg Config) (_ *Runtime, err error) {
 	r.groups, _ = os.Getgroups()
 	r.privileged = canChangeUser()
 	r.cgroups = findCgroups(r.cgroupParent(), r.uid == 0)
+	if r.trash, err = newTrash(filepath.Join(r.dir, trashDir), r.log); err != nil {
+		return nil, err
+	}
 	if err := r.recover(); err != nil {
 		return nil, err
 	}
@@ -318,6 +322,9 @@ func (r *Runtime) release() {
 	}
 	r.mu.Unlock()
 	r.watchers.Wait()
+	if r.trash != nil {
+		r.trash.close()
+	}
 	closeFD(r.mountTable)
 	if r.cgroups != nil {
 		r.cgroups.leave(idle)
@@ -434,6 +441,7 @@ func (r *Runtime) newContainer(rec record) *container {
 // process of c is left.
 func (r *Runtime) start(ctx context.Context, c *container) error {
 	s := &c.rec.Spec
+	r.trash.giveWay()
 	if err := os.Mkdir(c.dir, 0o700); err != nil {
 		return fmt.Errorf("making a folder: %w", err)
 	}
@@ -790,32 +798,38 @@ func (r *Runtime) clear(ctx context.Context, c *container) error {
 	if err := c.rec.Cgroup.remove(ctx); err != nil {
 		return err
 	}
-	if err := c.removeFiles(); err != nil {
+	if c.scratch != c.dir { // another file system, perhaps
+		if err := removeFolder(c.scratch); err != nil {
+			return fmt.Errorf("removing its files: %w", err)
+		}
+	}
+	if err := r.trash.put(c.dir); err != nil {
 		return fmt.Errorf("removing its files: %w", err)
 	}
 	return nil
 }
 
-// removeFiles removes c's folders, by the shortest way for one that has not written to its root.
+// removeFiles removes c's folders.
 func (c *container) removeFiles() error {
-	if unix.Rmdir(filepath.Join(c.scratch, upperDir)) == nil {
+	err := removeFolder(c.scratch)
+	if c.scratch != c.dir {
+		err = errors.Join(err, removeFolder(c.dir))
+	}
+	return err
+}
+
+// removeFolder removes the folder of a container, by the shortest way if the container has not written to its root.
+func removeFolder(dir string) error {
+	if unix.Rmdir(filepath.Join(dir, upperDir)) == nil {
 		// What an overlay puts there, inside out.
-		made := filepath.Join(c.scratch, workDir, "work", "incompat", "volatile")
+		made := filepath.Join(dir, workDir, "work", "incompat", "volatile")
 		_ = unix.Unlink(filepath.Join(made, "dirty"))
-		for made != c.scratch && unix.Rmdir(made) == nil {
+		for made != dir && unix.Rmdir(made) == nil {
 			made = filepath.Dir(made)
 		}
 	}
-	if c.rec.Spec.Stdin {
-		_ = unix.Unlink(filepath.Join(c.dir, stdinFile))
-	}
-	_ = unix.Unlink(filepath.Join(c.dir, recordFile))
-	if c.scratch != c.dir {
-		if err := removeDir(c.scratch); err != nil {
-			return err
-		}
-	}
-	return removeDir(c.dir)
+	_ = unix.Unlink(filepath.Join(dir, recordFile))
+	return removeDir(dir)
 }
 
 // removeDir removes dir, which is probably empty. It may be gone already.

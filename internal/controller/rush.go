@@ -54,6 +54,9 @@ func (r *rush) hold(key string) bool {
 	if r.busy <= calmSyncs {
 		return false
 	}
+	for len(r.order) > 0 && !r.held[r.order[0]] { // a rush may last for days
+		r.order = r.order[1:]
+	}
 	if !r.held[key] {
 		if r.held == nil {
 			r.held = map[string]bool{}

@@ -3,6 +3,7 @@
 package controller
 
 import (
+	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -44,5 +45,21 @@ func TestWhatMayWaitWaitsForTheEndOfTheRush(t *testing.T) {
 	r.enter()
 	if got := leave(); got != "" {
 		t.Errorf("%q comes after all have come", got)
+	}
+}
+
+func TestARushThatDoesNotEndTakesNoMoreAndMoreMemory(t *testing.T) {
+	var r rush
+	for range calmSyncs + 1 {
+		r.enter()
+	}
+	for i := range 10_000 {
+		if !r.hold(strconv.Itoa(i)) {
+			t.Fatal("it is no rush")
+		}
+		r.forget(strconv.Itoa(i - 10)) // by then its end is told
+	}
+	if n := max(len(r.order), len(r.held)); n > 100 {
+		t.Errorf("%d keys are kept for 10 that wait", n)
 	}
 }

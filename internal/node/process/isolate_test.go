@@ -280,6 +280,49 @@ func TestMountsThatComeAndGo(t *testing.T) {
 	wg.Wait()
 }
 
+// TestMountWhileAContainerIsMade: "mounting an overlay of /tmp: invalid argument", because something was mounted there between the look
+// at the table of mounts and the making of a container in a user namespace.
+func TestMountWhileAContainerIsMade(t *testing.T) {
+	needsRoot(t) // in order to mount
+	w := isolated(t)
+	w.userNamespace = true
+	w.output("first", "true")
+
+	sp, err := w.client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Kill(sp.pid, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Kill(sp.pid, unix.SIGCONT) }()
+	started := make(chan error, 1)
+	go func() {
+		_, err := w.Start(context.Background(), w.shell("second", "true"))
+		started <- err
+	}()
+	eventually(t, "a request for a container", func() bool {
+		sp.mu.Lock()
+		defer sp.mu.Unlock()
+		return len(sp.pending) > 0
+	}, func() string { return "none was sent" })
+	dir := filepath.Join(w.dir, "mount")
+	if err := errors.Join(os.Mkdir(dir, 0o755), unix.Mount("tmpfs", dir, "tmpfs", 0, "")); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := unix.Kill(sp.pid, unix.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-started; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestReadOnlyRoot(t *testing.T) {
 	w := isolated(t)
 	got := w.output("a", "for f in /x /etc/x /tmp/x /usr/x; do (echo x > $f) 2>/dev/null && echo $f; done; echo x > /data/x; echo x > /new/x; echo x > /dev/shm/x; ls /new", func(s *Spec) {

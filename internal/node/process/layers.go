@@ -49,6 +49,8 @@ const (
 func (r *Runtime) makeRoot(p *plan, c *container) (writable []string) {
 	s := &c.rec.Spec
 	p.makeScratch(c)
+	layers, reading := r.hostLayers(c.rec.UserNamespace)
+	c.layersOf = reading
 	if s.Root != "" {
 		p.overlay(c, s.Root, r.placesFor(c, "/"), r.rootPoint, "")
 		for _, dir := range []string{"/proc", "/sys", "/dev"} {
@@ -57,7 +59,7 @@ func (r *Runtime) makeRoot(p *plan, c *container) (writable []string) {
 		return []string{"/"}
 	}
 	// What has been unmounted and removed since is left out, except for the root itself.
-	for i, l := range r.hostLayers(c.rec.UserNamespace) {
+	for i, l := range layers {
 		target := filepath.Join(r.rootPoint, l.path)
 		switch l.kind {
 		case overlaid:
@@ -183,23 +185,24 @@ func overlayOptions(lower, places, upper, work string, user bool) string {
 }
 
 // hostLayers returns what a container sees of the host. It is looked up again when the kernel says that something was mounted
-// or unmounted.
-func (r *Runtime) hostLayers(user bool) []layer {
+// or unmounted; reading tells which look it is.
+func (r *Runtime) hostLayers(user bool) (layers []layer, reading int) {
 	r.mountsMu.Lock()
 	defer r.mountsMu.Unlock()
 	if r.mountTable < 0 {
 		// Not with os.Open, which would have the file watched by the runtime's poller, and the kernel tells a change only once.
 		fd, err := unix.Open("/proc/self/mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
-			return nil
+			return nil, r.mountsRead
 		}
 		r.mountTable = fd
 	} else if !mountsChanged(r.mountTable) && r.layersUser == user {
-		return r.layersKnown
+		return r.layersKnown, r.mountsRead
 	}
+	r.mountsRead++
 	mounts, err := readMounts("/proc/self/mountinfo")
 	if err != nil {
-		return r.layersKnown
+		return r.layersKnown, r.mountsRead
 	}
 	f := fileSystems{all: mounts, visible: visibleMounts(mounts, r.hidden), uid: r.uid, overlayable: func(id, path string) bool {
 		return r.overlayableLocked(id, path, user)
@@ -210,7 +213,7 @@ func (r *Runtime) hostLayers(user bool) []layer {
 	} else {
 		r.layersKnown = f.mounted()
 	}
-	return r.layersKnown
+	return r.layersKnown, r.mountsRead
 }
 
 // mountsChanged tells whether the table of mounts, opened as fd, is another one since the last call.

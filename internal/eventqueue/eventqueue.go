@@ -68,8 +68,26 @@ func (s *Sink) Patch(e *corev1.Event, data []byte) (*corev1.Event, error) {
 	return e, nil
 }
 
-// Run writes until ctx ends, and then, for a short time, what has been told before.
+// Run writes until ctx ends, and then, for a short time, what has been told before. A write that hangs by then is left behind.
 func (s *Sink) Run(ctx context.Context) {
+	words, silence := context.WithCancel(context.WithoutCancel(ctx))
+	defer silence()
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		s.writeAll(ctx, words)
+	}()
+	<-ctx.Done()
+	last := time.NewTimer(lastWords)
+	defer last.Stop()
+	select {
+	case <-written:
+	case <-last.C:
+	}
+}
+
+// writeAll writes until ctx ends, and then what is in the queue until words ends.
+func (s *Sink) writeAll(ctx, words context.Context) {
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
@@ -77,11 +95,8 @@ func (s *Sink) Run(ctx context.Context) {
 			s.write(ctx, write)
 		}
 	}
-	last := time.After(lastWords)
-	for {
+	for words.Err() == nil {
 		select {
-		case <-last:
-			return
 		case write := <-s.queue:
 			_ = write() // nobody can be told, and there is no time to try again
 		default:

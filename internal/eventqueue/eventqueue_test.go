@@ -118,3 +118,29 @@ func TestEventsToldBeforeAStopAreWritten(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// TestAStopDoesNotWaitForAnEventThatHangs: a plane that was stopped in a rush, where events have to wait, took more than 10 s.
+func TestAStopDoesNotWaitForAnEventThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := make(chan struct{})
+		store := &eventStore{answer: func(string) error { <-hang; return nil }}
+		ctx, stop := context.WithCancel(t.Context())
+		s := New(store, slog.New(slog.DiscardHandler))
+		for _, name := range []string{"a", "b"} {
+			if _, err := s.Create(newEvent(name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.AfterFunc(time.Minute, stop)
+		begin := time.Now()
+		s.Run(ctx)
+		if took := time.Since(begin); took != time.Minute+lastWords {
+			t.Errorf("Run took %v, want %v", took, time.Minute+lastWords)
+		}
+		close(hang)
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"create a"}, store.told); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}

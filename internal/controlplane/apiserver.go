@@ -60,6 +60,7 @@ func gateEnabled(name string) bool {
 type apiServer struct {
 	chain    *aggregatorapiserver.APIAggregator
 	loopback *rest.Config // may do everything, over a connection; its token is known to this process alone
+	ending   *ending
 }
 
 // serverOptions returns the options of kube-apiserver for c.
@@ -139,6 +140,8 @@ func newAPIServer(ctx context.Context, c *Config, fail func(error)) (*apiServer,
 	if c.Coming != nil {
 		holdForComing(&config.Aggregator.GenericConfig.Config, c.Coming, c.ComingGroups)
 	}
+	ending := newEnding()
+	ending.before(&config.Aggregator.GenericConfig.Config)
 	inprocess.ShortenChain(&config.Aggregator.GenericConfig.Config)
 	ready, err := config.Complete()
 	if err != nil {
@@ -148,7 +151,7 @@ func newAPIServer(ctx context.Context, c *Config, fail func(error)) (*apiServer,
 	if err != nil {
 		return nil, fmt.Errorf("building kube-apiserver: %w", err)
 	}
-	return &apiServer{chain: chain, loopback: loopback}, nil
+	return &apiServer{chain: chain, loopback: loopback, ending: ending}, nil
 }
 
 // replaceHooks puts bootstrap in the place of replacedHooks.
@@ -167,11 +170,12 @@ func replaceHooks(config *genericapiserver.Config, loopback *rest.Config, fail f
 	})
 }
 
-// run serves until ctx ends and every request in flight has been answered.
+// run serves until ctx ends and every request in flight has been answered or cut off.
 func (s *apiServer) run(ctx context.Context) error {
 	prepared, err := s.chain.PrepareRun()
 	if err != nil {
 		return fmt.Errorf("preparing kube-apiserver: %w", err)
 	}
+	s.ending.with(ctx)
 	return prepared.Run(ctx)
 }

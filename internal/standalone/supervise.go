@@ -209,9 +209,15 @@ func (r *run) stop(started []*running) error {
 		if i > 0 {
 			share = (share - planeTime) / time.Duration(i)
 		}
-		if err := started[i].end(share); err != nil {
+		begin := r.config.Clock.Now()
+		err := started[i].end(share)
+		took := r.config.Clock.Since(begin)
+		if err != nil {
 			errs = append(errs, err)
+			r.env.Log.Error("Part has not stopped well", "part", started[i].name, "took", took, "err", err)
+			continue
 		}
+		r.env.Log.Info("Part has stopped", "part", started[i].name, "took", took)
 	}
 	return errors.Join(errs...)
 }

@@ -67,7 +67,7 @@ func Run(ctx context.Context, o *Options) error {
 	}
 	switch {
 	case state.Phase != standalone.Stopped && state.Phase != "":
-		return say(o, "It has not ended well; %s says why\n", o.Dir.Log())
+		return errors.Join(tidy(o.Dir), say(o, "It has not ended well; %s says why\n", o.Dir.Log()))
 	case state.Survivors == 1:
 		return say(o, "1 pod goes on running. The next \"drover up\" takes it on; to end it, delete it then\n")
 	case state.Survivors > 1:
@@ -76,7 +76,7 @@ func Run(ctx context.Context, o *Options) error {
 	return nil
 }
 
-// tidy takes away what a plane that was killed has left mounted, so that its directory can be removed.
+// tidy takes away what a plane that has not ended well has left mounted, so that its directory can be removed.
 func tidy(d standalone.Dir) error {
 	if left, err := machine.Mounted(d.Node()); err != nil || !left {
 		return err

@@ -4,7 +4,6 @@
 package integration
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -263,85 +262,6 @@ func TestTheControllersOfTheAPIRun(t *testing.T) {
 		}
 		poll(t, func(ctx context.Context) error { return gone(api.Get(ctx, namespace, metav1.GetOptions{})) })
 	})
-}
-
-func TestSIGTERMStopsAPlaneInTimeAndLeavesNothing(t *testing.T) {
-	p := plane.Start(t, plane.Options{})
-	pid := p.PID()
-	started := time.Now()
-	if err := p.Stop(); err != nil {
-		t.Fatalf("%v\n%s", err, p.Output())
-	}
-	if took := time.Since(started); took > 10*time.Second {
-		t.Errorf("stopping took %s", took)
-	}
-	if children := childrenOf(t, pid); len(children) > 0 {
-		t.Errorf("processes %v are left", children)
-	}
-	if _, err := os.Stat(p.Dir); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the ephemeral directory is still there (%v)", err)
-	}
-	if mounts := mountsBelow(t, p.Dir); len(mounts) > 0 {
-		t.Errorf("mounts %v are left", mounts)
-	}
-}
-
-// A plane can be asked to stop at any moment of its start.
-func TestSIGTERMWhileStarting(t *testing.T) {
-	for _, after := range []string{"data directory", "etcd answers", "kube-apiserver answers"} {
-		t.Run("after "+after, func(t *testing.T) {
-			p := plane.Launch(t, plane.Options{})
-			for deadline := time.Now().Add(time.Minute); !strings.Contains(p.Output(), after); time.Sleep(time.Millisecond) {
-				if time.Now().After(deadline) {
-					t.Fatalf("it has not got there:\n%s", p.Output())
-				}
-			}
-			if err := p.Stop(); err != nil {
-				t.Errorf("%v\n%s", err, p.Output())
-			}
-			if _, err := os.Stat(p.Dir); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("the ephemeral directory is still there (%v)", err)
-			}
-		})
-	}
-}
-
-// childrenOf returns the processes whose session leader or parent is pid.
-func childrenOf(t *testing.T, pid int) []string {
-	t.Helper()
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var found []string
-	for _, path := range stats {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			continue // it has ended
-		}
-		fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:]) // state, parent, group, session, ...
-		want := []byte(strconv.Itoa(pid))
-		if bytes.Equal(fields[1], want) || bytes.Equal(fields[3], want) {
-			found = append(found, path)
-		}
-	}
-	return found
-}
-
-func mountsBelow(t *testing.T, dir string) []string {
-	t.Helper()
-	data, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var found []string
-	lines := bufio.NewScanner(bytes.NewReader(data))
-	for lines.Scan() {
-		if fields := strings.Fields(lines.Text()); len(fields) > 4 && strings.HasPrefix(fields[4], dir+"/") {
-			found = append(found, fields[4])
-		}
-	}
-	return found
 }
 
 func TestKillMinusNineKeepsTheData(t *testing.T) {

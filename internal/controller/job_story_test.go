@@ -285,6 +285,17 @@ func TestStoryQuota(t *testing.T) {
 	s.end()
 }
 
+func TestStoryPodWebhookDown(t *testing.T) {
+	s := newStory(t, JobConfig{})
+	s.cluster.PodWebhookDown = true
+	s.turn("a user creates a Job while nobody answers for the webhook of pods", func() { s.submit(func(*batchv1.Job) {}) })
+	s.after(10 * time.Minute)
+	s.turn("somebody does", func() { s.cluster.PodWebhookDown = false })
+	s.after(31 * time.Second)
+	s.turn("the pod ends well", func() { s.cluster.Finish(s.firstPod(), 0) })
+	s.end()
+}
+
 func TestStoryForegroundDeletion(t *testing.T) {
 	s := newStory(t, JobConfig{})
 	s.turn("a user creates a Job", func() { s.submit(func(*batchv1.Job) {}) })

@@ -4,6 +4,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -261,26 +262,36 @@ func TestAConflictOverAFlowIsResolvedOnWhatIsStored(t *testing.T) {
 }
 
 func TestARefusedJobIsToldOnceAndTriedAgain(t *testing.T) {
-	w := newFlowWorld(t, flow.Flow{Name: "a"})
-	refusal := apierrors.NewForbidden(batch.GroupVersion.WithResource("jobs").GroupResource(), "f-a", fmt.Errorf("no such queue"))
-	w.trouble = func(verb string) (error, bool) {
-		if verb == "create" {
-			return refusal, false
-		}
-		return nil, false
+	cases := map[string]struct {
+		refusal error
+		told    string
+	}{
+		"by admission":                    {apierrors.NewForbidden(batch.GroupVersion.WithResource("jobs").GroupResource(), "f-a", fmt.Errorf("no such queue")), `jobs.batch.volcano.sh "f-a" is forbidden: no such queue`},
+		"as nobody answers for a webhook": {apierrors.NewInternalError(errors.New(`failed calling webhook "mutatejob.volcano.sh"`)), `Internal error occurred: failed calling webhook "mutatejob.volcano.sh"`},
 	}
-	for range 3 {
-		if err := w.sync(); err == nil {
-			t.Error("the refusal is no error")
-		}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := newFlowWorld(t, flow.Flow{Name: "a"})
+			w.trouble = func(verb string) (error, bool) {
+				if verb == "create" {
+					return tc.refusal, false
+				}
+				return nil, false
+			}
+			for range 3 {
+				if err := w.sync(); err == nil {
+					t.Error("the refusal is no error")
+				}
+			}
+			want := []string{"Warning FailedCreate: job f-a could not be created: " + tc.told}
+			if diff := cmp.Diff(want, w.events); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+			w.trouble = func(string) (error, bool) { return nil, false }
+			must(t, w.sync())
+			w.expect([]string{"f-a"}, flow.Pending)
+		})
 	}
-	want := []string{`Warning FailedCreate: job f-a could not be created: jobs.batch.volcano.sh "f-a" is forbidden: no such queue`}
-	if diff := cmp.Diff(want, w.events); diff != "" {
-		t.Errorf("events (-want +got):\n%s", diff)
-	}
-	w.trouble = func(string) (error, bool) { return nil, false }
-	must(t, w.sync())
-	w.expect([]string{"f-a"}, flow.Pending)
 }
 
 func TestAJobThatIsGoneAtOnceAfterItsEndHasCompleted(t *testing.T) {

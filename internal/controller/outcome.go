@@ -3,6 +3,8 @@
 package controller
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
@@ -21,6 +23,8 @@ func outcomeOf(err error) outcome {
 	switch {
 	case err == nil:
 		return done
+	case isWebhookFailure(err): // webhooks are asked before anything is stored
+		return refused
 	case apierrors.IsTimeout(err), apierrors.IsServerTimeout(err), apierrors.IsInternalError(err), apierrors.IsUnexpectedServerError(err):
 		return unknown
 	case apierrors.IsServiceUnavailable(err): // proxies also say so when they have lost the API server in the middle of a request
@@ -29,6 +33,12 @@ func outcomeOf(err error) outcome {
 		return refused
 	}
 	return unknown
+}
+
+// isWebhookFailure reports whether the API server could not ask a webhook, which it says as if it had failed itself: "Internal error
+// occurred: failed calling webhook …".
+func isWebhookFailure(err error) bool {
+	return apierrors.IsInternalError(err) && strings.Contains(err.Error(), "failed calling webhook")
 }
 
 // isNamespaceEnding reports whether a creation was refused because its namespace is being deleted.

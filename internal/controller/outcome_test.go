@@ -23,6 +23,7 @@ func TestWhatIsKnownOfAWriteFollowsFromItsAnswer(t *testing.T) {
 		"no error means that it is done":                                 {nil, done},
 		"a lost connection tells nothing":                                {errors.New("connection reset by peer"), unknown},
 		"an error within the API server tells nothing":                   {apierrors.NewInternalError(errors.New("etcd")), unknown},
+		"a webhook that cannot be asked keeps anything from being done":  {apierrors.NewInternalError(errors.New(`failed calling webhook "a.example.com": failed to call webhook: Post "https://a.b.svc:443/": connection refused`)), refused},
 		"a timeout of the API server tells nothing":                      {apierrors.NewServerTimeout(pods, "create", 1), unknown},
 		"a proxy that has lost the API server tells nothing":             {answered(http.StatusBadGateway), unknown},
 		"a proxy that does not reach the API server any more, neither":   {answered(http.StatusServiceUnavailable), unknown},

@@ -142,6 +142,18 @@ func TestVCStoryQuota(t *testing.T) {
 	w.end()
 }
 
+func TestVCStoryPodWebhookDown(t *testing.T) {
+	w := newVCWorld(t, VCJobConfig{})
+	w.cluster.PodWebhookDown = true
+	w.turn("a Job while nobody answers for the webhook of pods", func() { w.submit(vcJob(vcTask("t", 1))) })
+	w.turn("admitted", w.admit)
+	w.after(10 * time.Second)
+	w.turn("ten minutes later somebody does", func() { w.pass(10 * time.Minute); w.cluster.PodWebhookDown = false })
+	w.after(time.Minute)
+	w.turn("it runs", w.startAll)
+	w.end()
+}
+
 func TestVCStoryScaling(t *testing.T) {
 	w := newVCWorld(t, VCJobConfig{})
 	w.turn("a Job of two pods that restarts when a pod is evicted", func() {

@@ -30,6 +30,8 @@ type Cluster struct {
 	Fault func(request string) Fault
 	// Quota is how many pods may exist that have not ended; 0: any number.
 	Quota int
+	// PodWebhookDown has every new pod fail, as when a webhook for pods cannot be reached.
+	PodWebhookDown bool
 	// JobQuota is how many Jobs may exist; 0: any number. It binds those that are posted.
 	JobQuota int
 

@@ -26,7 +26,7 @@ func (p *Plan) scale(o Observed, t *tally) {
 		missing -= l.terminating
 	}
 	if missing <= 0 {
-		p.because("%d of %d wanted pods are active", active, wanted)
+		p.because("pods that are active, of those wanted: %d of %d", active, wanted)
 		return
 	}
 	p.create(o, t, min(missing, o.Options.MaxPerSync))
@@ -91,7 +91,7 @@ func (p *Plan) create(o Observed, t *tally, n int) {
 		return
 	}
 	if wait := o.Options.Backoff.Remaining(l.record.Failures, l.record.Last, o.Now); wait > 0 {
-		p.because("%d consecutive failures: the next pod starts in %v", l.record.Failures, wait.Round(time.Second))
+		p.because("failures in a row: %d; the next pod starts in %v", l.record.Failures, wait.Round(time.Second))
 		p.wakeIn(max(wait, shortestWait))
 		return
 	}
@@ -107,7 +107,7 @@ func (p *Plan) create(o Observed, t *tally, n int) {
 			p.Create = append(p.Create, Creation{Name: l.freshNames(i, 1)[0], Index: i, Cause: cause})
 		}
 	}
-	p.because("%d more pods are wanted", len(p.Create))
+	p.because("pods wanted beyond those that are active: %d", len(p.Create))
 }
 
 // createPerIndex asks for new pods where each index has a back-off of its own.
@@ -132,7 +132,7 @@ func (p *Plan) createPerIndex(o Observed, t *tally, n int, cause CreationCause) 
 		p.Create = append(p.Create, c)
 	}
 	if len(p.Create) > 0 {
-		p.because("%d more pods are wanted", len(p.Create))
+		p.because("pods wanted beyond those that are active: %d", len(p.Create))
 	} else if p.After > 0 {
 		p.because("every index that wants a pod is in back-off, the first for %v", p.After.Round(time.Second))
 	}

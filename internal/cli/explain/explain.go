@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package explain is the command that says why a Volcano Job is where it is, and what it waits for. It asks the same function that
-// the controller asks. Start reading at Run; Text is pure.
+// Package explain is the command that says why a Job is where it is, and what it waits for. It asks the same function that the
+// controller asks. Start reading at Run; Text, for Jobs of Volcano, and JobText, for those of Kubernetes, are pure.
 package explain
 
 import (
@@ -34,31 +34,32 @@ type Options struct {
 func NewCommand(f *command.Factory, run func(context.Context, *Options) error) *cobra.Command {
 	o := &Options{Factory: f}
 	return &cobra.Command{
-		Use:   "explain vcjob/NAME",
-		Short: "Say why a Volcano Job is in its phase, and what it waits for",
-		Long: `Say why a Volcano Job is in its phase: which policy has fired on what, how often it was restarted, what it waits for, and which
-actions are due when.
+		Use:   "explain job/NAME|vcjob/NAME",
+		Short: "Say why a Job is where it is, and what it waits for",
+		Long: `Say why a Job is where it is: how many pods have failed and why the last one has, what the others wait for, and what the controller
+does next. Of a Volcano Job also which policy has fired on what, how often it was restarted, and which actions are due when.
 
 ` + command.ExitCodesHelp(command.ExitOK, command.ExitFailed, command.ExitDeleted, command.ExitUsage, command.ExitUnreachable),
-		Example: `  drover explain vcjob/train`,
+		Example: `  drover explain job/pi
+  drover explain vcjob/train`,
 		Args: func(_ *cobra.Command, args []string) error {
 			ref, err := One(args)
 			o.Ref = ref
 			return err
 		},
-		ValidArgsFunction: pick.CompleteKind(f, workload.VCJob),
+		ValidArgsFunction: pick.CompleteKind(f, workload.Job),
 		RunE:              func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), o) },
 	}
 }
 
-// One reads the arguments of a command that takes one Volcano Job, "vcjob/NAME" or "vcjob NAME".
+// One reads the arguments of a command that takes one Job: "vcjob/NAME" or "vcjob NAME", and for those of Kubernetes "NAME" as well.
 func One(args []string) (workload.Ref, error) {
 	refs, err := workload.ParseRefs(args)
 	switch {
 	case err != nil:
 		return workload.Ref{}, &command.Error{Err: err, Code: command.ExitUsage}
-	case len(refs) != 1 || refs[0].Kind.Name != workload.VCJob:
-		return workload.Ref{}, command.Usagef("which one? Give vcjob/NAME")
+	case len(refs) != 1 || refs[0].Kind.Name != workload.VCJob && refs[0].Kind.Name != workload.Job:
+		return workload.Ref{}, command.Usagef("which one? Give job/NAME or vcjob/NAME")
 	}
 	return refs[0], nil
 }
@@ -74,12 +75,27 @@ func Run(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
-	observed, err := Observe(ctx, client, namespace, o.Ref.Name, f.Clock.Now())
+	text, err := explain(ctx, client, namespace, o.Ref, f.Clock.Now())
 	if err != nil {
 		return pick.Explain(ctx, f, o.Ref, "explaining", err)
 	}
-	_, err = fmt.Fprint(f.Streams.Out, Text(observed))
+	_, err = fmt.Fprint(f.Streams.Out, text)
 	return err
+}
+
+func explain(ctx context.Context, client kubernetes.Interface, namespace string, ref workload.Ref, now time.Time) (string, error) {
+	if ref.Kind.Name == workload.Job {
+		v, err := ObserveJob(ctx, client, namespace, ref.Name, now)
+		if err != nil {
+			return "", err
+		}
+		return JobText(v), nil
+	}
+	o, err := Observe(ctx, client, namespace, ref.Name, now)
+	if err != nil {
+		return "", err
+	}
+	return Text(o), nil
 }
 
 // Observe reads what the API server holds of one Job.

@@ -302,7 +302,7 @@ func (l *lister) addRow(r row, status string) {
 	}
 	now := l.Factory.Clock.Now().In(l.Factory.ControllerZone())
 	s := r.kind.Summarize(r.object)
-	cells := []string{r.meta().GetName(), r.kind.GroupVersionKind.Kind, cmp.Or(status, s.Status), s.Done, strconv.Itoa(s.Retries), ran(s, now), age(r.meta(), now)}
+	cells := []string{r.meta().GetName(), r.kind.Shown(), cmp.Or(status, s.Status), s.Done, strconv.Itoa(s.Retries), ran(s, now), age(r.meta(), now)}
 	if r.kind.Endless {
 		cells[4] = "" // its pods are those of others
 	}

@@ -14,9 +14,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
+// Job is the name of the kind for Jobs of Kubernetes.
+const Job = "job"
+
 func jobKind() *Kind {
 	return &Kind{
-		Name:             "job",
+		Name:             Job,
 		Plural:           "jobs",
 		GroupVersionKind: batchv1.SchemeGroupVersion.WithKind("Job"),
 		Summarize:        func(o runtime.Object) Summary { return SummarizeJob(o.(*batchv1.Job)) },

@@ -57,6 +57,20 @@ func (k *Kind) Qualified(name string) string {
 	return k.Name + "." + k.GroupVersionKind.Group + "/" + name
 }
 
+// Shown returns how the kind is called in lists of several kinds: "Job", and "vcjob" where another kind has that name.
+func (k *Kind) Shown() string {
+	kind := k.GroupVersionKind.Kind
+	for _, other := range Kinds() {
+		if other.GroupVersionKind.Kind == kind {
+			if other.Name != k.Name {
+				return k.Name
+			}
+			break // the first has the name
+		}
+	}
+	return kind
+}
+
 // answersTo reports whether a user may call the kind so; case does not matter.
 func (k *Kind) answersTo(name string) bool {
 	name = strings.ToLower(name)

@@ -78,3 +78,14 @@ func TestOlder(t *testing.T) {
 		t.Errorf("order (-want +got):\n%s", diff)
 	}
 }
+
+// TestNoTwoKindsLookTheSame: a list had a Job of Volcano and one of Kubernetes as "Job".
+func TestNoTwoKindsLookTheSame(t *testing.T) {
+	var shown []string
+	for _, k := range workload.Kinds() {
+		shown = append(shown, k.Shown())
+	}
+	if diff := cmp.Diff([]string{"Job", "CronJob", "vcjob", "cronvcjob", "JobFlow"}, shown); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

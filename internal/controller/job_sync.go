@@ -149,12 +149,9 @@ func (s *jobSync) run(ctx context.Context) error {
 }
 
 func (s *jobSync) observed() job.Observed {
-	options := s.c.cfg.Options
-	options.StartTimeout = s.extras.StartTimeout
-	if s.extras.Backoff != nil {
-		options.Backoff = *s.extras.Backoff
+	return job.Observed{
+		Job: s.job, Pods: s.state.ledger, Now: s.c.clock.Now(), Settled: len(s.state.unresolved) == 0, Options: s.extras.On(s.c.cfg.Options),
 	}
-	return job.Observed{Job: s.job, Pods: s.state.ledger, Now: s.c.clock.Now(), Settled: len(s.state.unresolved) == 0, Options: options}
 }
 
 // readExtras reads what the annotations of the Job ask for, and says once what is wrong with them.

@@ -39,6 +39,15 @@ const (
 	largestFactor                          = 100
 )
 
+// On returns o with what x asks for.
+func (x Extras) On(o Options) Options {
+	o.StartTimeout = x.StartTimeout
+	if x.Backoff != nil {
+		o.Backoff = *x.Backoff
+	}
+	return o
+}
+
 // ExtrasOf reads the annotations of j. One that is malformed asks for nothing; problems name it, what is wrong and what would be right.
 func ExtrasOf(j *batchv1.Job) (x Extras, problems []string) {
 	read := func(annotation string, parse func(text string) error) {

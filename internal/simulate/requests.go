@@ -92,11 +92,11 @@ func (c *Cluster) PostPod(p *corev1.Pod) (*corev1.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.pods[key(p)] != nil {
-		return nil, apierrors.NewAlreadyExists(podResource, p.Name)
-	}
 	if c.PodWebhookDown {
 		return nil, apierrors.NewInternalError(errors.New(`failed calling webhook "pods.example.com": failed to call webhook: Post "https://pods.example.svc:443/": connection refused`))
+	}
+	if c.pods[key(p)] != nil {
+		return nil, apierrors.NewAlreadyExists(podResource, p.Name)
 	}
 	if c.Quota > 0 && c.unfinishedPods() >= c.Quota {
 		return nil, apierrors.NewForbidden(podResource, p.Name, fmt.Errorf("exceeded quota: q, requested: pods=1, used: pods=%d, limited: pods=%d", c.Quota, c.Quota))

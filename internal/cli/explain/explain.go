@@ -215,10 +215,11 @@ func whyPending(p *corev1.Pod) string {
 			return c.Message
 		}
 	}
-	for _, c := range p.Status.ContainerStatuses {
-		if w := c.State.Waiting; w != nil {
-			return strings.TrimSuffix(w.Reason+": "+w.Message, ": ")
-		}
+	if trouble := workload.PodTrouble(p); trouble != "" {
+		return trouble
+	}
+	if p.Spec.NodeName != "" {
+		return "its containers are being made"
 	}
 	return "not placed on a node yet"
 }

@@ -3,7 +3,6 @@
 package explain
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/drover-dev/drover/internal/cli/workload"
+	"github.com/drover-dev/drover/internal/config"
 	"github.com/drover-dev/drover/internal/job"
 	"github.com/drover-dev/drover/internal/podstate"
 )
@@ -74,9 +74,12 @@ func JobText(v JobView) string {
 	}
 	sum := workload.SummarizeJob(j)
 	fmt.Fprintf(&b, "%s is %s", j.Name, sum.Status)
-	if at := cmp.Or(sum.Ended, sum.Started); !at.IsZero() {
-		fmt.Fprintf(&b, ", %s at %s (%s ago)", map[bool]string{true: "since it ended", false: "begun"}[!sum.Ended.IsZero()],
-			at.UTC().Format(time.RFC3339), duration.HumanDuration(v.Now.Sub(at)))
+	since, at := "begun", sum.Started
+	if !sum.Ended.IsZero() {
+		since, at = "since it ended", sum.Ended
+	}
+	if !at.IsZero() {
+		fmt.Fprintf(&b, ", %s at %s (%s ago)", since, at.UTC().Format(time.RFC3339), duration.HumanDuration(v.Now.Sub(at)))
 	}
 	b.WriteString("\n")
 	if why := whyJob(j, sum); why != "" {
@@ -185,8 +188,8 @@ func whyFailed(p *corev1.Pod) string {
 // next says what the controller does next, or waits for.
 func next(v JobView) []string {
 	j := v.Job
-	if by := j.Spec.ManagedBy; by != nil && *by != batchv1.JobControllerName {
-		return []string{fmt.Sprintf("it is managed by %s, which alone can say", *by)}
+	if job.ManagedElsewhere(j, batchv1.JobControllerName, false) && job.ManagedElsewhere(j, config.MarkedManager, true) {
+		return []string{fmt.Sprintf("it is managed by %s, which alone can say", *j.Spec.ManagedBy)}
 	}
 	ledger, err := job.NewLedger(j)
 	if err != nil {
@@ -196,12 +199,7 @@ func next(v JobView) []string {
 		ledger.Observe(p)
 	}
 	ledger.Fold()
-	options := job.DefaultOptions()
 	extras, problems := job.ExtrasOf(j)
-	options.StartTimeout = extras.StartTimeout
-	if extras.Backoff != nil {
-		options.Backoff = *extras.Backoff
-	}
-	plan := job.Decide(job.Observed{Job: j, Pods: ledger, Now: v.Now, Settled: true, Options: options})
+	plan := job.Decide(job.Observed{Job: j, Pods: ledger, Now: v.Now, Settled: true, Options: extras.On(job.DefaultOptions())})
 	return slices.Concat(plan.Because, problems)
 }

@@ -118,6 +118,31 @@ func TestExplainSaysWhyAJobIsWhereItIs(t *testing.T) {
   failures  2; an index fails with more than 1, the Job with more than 2 failed indexes; failed indexes: 1
 `,
 		},
+		"an init container cannot be made": {
+			explain.JobView{Job: waiting, Pods: []*corev1.Pod{newPod(waiting, "j-a", corev1.PodPending, func(p *corev1.Pod) {
+				p.Spec.NodeName = "n"
+				stuck := func(reason, message string) []corev1.ContainerStatus {
+					return []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}}}
+				}
+				p.Status.InitContainerStatuses, p.Status.ContainerStatuses = stuck("ErrImagePull", "no such image"), stuck("PodInitializing", "")
+			})}},
+			`j is Running, begun at 2026-03-01T11:59:00Z (60s ago)
+  done      0/1
+  pods      1 active (0 ready), 0 succeeded, 0 failed
+  failures  0; the Job fails with more than 6
+  waiting   pod j-a: ErrImagePull: no such image
+  now       pods that are active, of those wanted: 1 of 1
+`,
+		},
+		"it is marked for Drover": {
+			explain.JobView{Job: newJob(func(j *batchv1.Job) { j.Spec.ManagedBy = new("drover.dev/job-controller") })},
+			`j is Running, begun at 2026-03-01T11:59:00Z (60s ago)
+  done      0/1
+  pods      0 active (0 ready), 0 succeeded, 0 failed
+  failures  0; the Job fails with more than 6
+  now       pods wanted beyond those that are active: 1
+`,
+		},
 		"somebody else manages it": {
 			explain.JobView{Job: newJob(func(j *batchv1.Job) { j.Spec.ManagedBy = new("example.com/queue") })},
 			`j is Running, begun at 2026-03-01T11:59:00Z (60s ago)

@@ -48,7 +48,7 @@ func (s *vcjobSync) carryOut(ctx context.Context, o vcjob.Observed, plan vcjob.P
 		s.state.mu.Unlock()
 	}
 	again = s.delete(ctx, plan.Delete) || again
-	if g := plan.DropGroup; g != nil {
+	if g := plan.DropGroup; g != nil && (!plan.DropLater || !s.postpone()) {
 		if err := s.c.api.DeleteGroup(ctx, g); err != nil && !isGone(err) {
 			return false, fmt.Errorf("deleting PodGroup %q: %w", g.Name, err)
 		}
@@ -73,6 +73,16 @@ func (s *vcjobSync) carryOut(ctx context.Context, o vcjob.Observed, plan vcjob.P
 		return again, nil
 	}
 	return false, s.storeLazily(ctx, o, plan)
+}
+
+// postpone reports whether clearing up after a Job that has ended is left for calmer times.
+func (s *vcjobSync) postpone() bool {
+	left := s.job.Status.State.LastTransitionTime.Add(longestRush).Sub(s.c.clock.Now())
+	if left <= 0 || !s.c.rush.hold(s.key) {
+		return false
+	}
+	s.wake(left)
+	return true
 }
 
 // settle forgets pods that are gone, as soon as nothing can follow from them any more: their phase is over, or others have their

@@ -12,11 +12,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/drover-dev/drover/internal/simulate"
+	"github.com/drover-dev/drover/internal/vcjob"
 	"github.com/drover-dev/drover/internal/volcano/batch"
+	"github.com/drover-dev/drover/internal/volcano/scheduling"
 )
 
 // vcJob returns a Job with the given changes.
@@ -294,6 +297,62 @@ func TestInARushAShortJobIsToldOfInOneWrite(t *testing.T) {
 		t.Errorf("its status is written %d times: %v", n, w.cluster.Requests())
 	}
 	w.checkInvariants()
+}
+
+func TestInARushThePodGroupOfAnEndedJobStaysForAWhile(t *testing.T) {
+	for name, tc := range map[string]struct {
+		end  func(w *vcWorld)
+		wait time.Duration
+	}{
+		"until the end of the rush":          {func(w *vcWorld) { w.c.rush.leave(); w.c.rush.leave(); w.c.queue.Add("default/j") }, time.Second},
+		"not for longer than a rush counts":  {func(*vcWorld) {}, longestRush},
+		"and goes after a restart all alike": {func(w *vcWorld) { w.others = 0; w.start() }, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newVCWorld(t, VCJobConfig{})
+			w.others = calmSyncs
+			w.start()
+			w.submit(vcJob(vcTask("t", 1)))
+			w.pass(time.Second)
+			w.admit()
+			w.pass(time.Second)
+			w.startAll()
+			w.cluster.Finish(w.mustPod("t", 0), 0)
+			w.pass(time.Second)
+			if got := w.phase(); got != batch.Completed {
+				t.Fatalf("it is %q, want Completed", got)
+			}
+			if w.groups() == 0 {
+				t.Error("its PodGroup is deleted while there is better to do")
+			}
+			tc.end(w)
+			w.pass(tc.wait)
+			if w.groups() != 0 {
+				t.Errorf("its PodGroup is there %v later", tc.wait)
+			}
+			w.checkInvariants()
+		})
+	}
+}
+
+func TestInARushThePodGroupOfAnEndedJobMakesRoomInItsQueue(t *testing.T) {
+	w := newVCWorld(t, VCJobConfig{Options: vcjob.Options{Own: true}})
+	simulate.Add(w.cluster, &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: "small"}, Spec: scheduling.QueueSpec{Capability: corev1.ResourceList{"pods": resource.MustParse("1")}}})
+	w.others = calmSyncs
+	w.start()
+	w.submit(vcJob(vcTask("t", 1), func(j *batch.Job) { j.Spec.Queue = "small" }))
+	w.pass(time.Second)
+	w.admit()
+	w.pass(time.Second)
+	w.startAll()
+	w.cluster.Finish(w.mustPod("t", 0), 0)
+	w.pass(time.Second)
+	if got := w.phase(); got != batch.Completed {
+		t.Fatalf("it is %q, want Completed", got)
+	}
+	if w.groups() != 0 {
+		t.Error("others wait for the room of its PodGroup, which is still there")
+	}
 }
 
 func TestInARushAJobThatWaitsIsToldOfInTime(t *testing.T) {

@@ -271,6 +271,9 @@ func (w *vcWorld) phase() batch.JobPhase {
 	return "gone"
 }
 
+// groups returns how many PodGroups there are.
+func (w *vcWorld) groups() int { return len(simulate.All[*scheduling.PodGroup](w.cluster)) }
+
 // pod returns the stored pod of a task and index, or nil.
 func (w *vcWorld) pod(task string, index int) *corev1.Pod {
 	for _, p := range w.cluster.Pods() {

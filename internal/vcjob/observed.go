@@ -87,6 +87,8 @@ type Plan struct {
 	Delete []Deletion
 	// DropGroup is a PodGroup to be deleted.
 	DropGroup *scheduling.PodGroup
+	// DropLater says that nobody waits for DropGroup to be gone.
+	DropLater bool
 	// DropObjects has the objects of the plugins deleted, as Objects names them.
 	DropObjects bool
 	// Prepare has claims and objects of plugins made, as Claims and Objects name them.

@@ -39,6 +39,7 @@ func ended(t *turn, o order) bool {
 		return false
 	}
 	t.plan.Over = t.rest()
+	t.plan.DropLater = !t.o.Options.Own || t.o.QueueFree // otherwise its room in the queue may be another's
 	return true
 }
 

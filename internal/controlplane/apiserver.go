@@ -56,6 +56,9 @@ func gateEnabled(name string) bool {
 	return utilfeature.DefaultFeatureGate.Enabled(featuregate.Feature(name))
 }
 
+// keptPast is for how long, and up to twice as long, the store keeps what has been overwritten.
+const keptPast = time.Minute
+
 // apiServer is kube-apiserver, built and not yet serving.
 type apiServer struct {
 	chain    *aggregatorapiserver.APIAggregator
@@ -74,7 +77,7 @@ func serverOptions(c *Config) (*options.ServerRunOptions, error) {
 	// Batch work writes much that is soon written again. What the store keeps of the past is one to two of these, which at a
 	// thousand writes a second is a few hundred megabytes; with five minutes it would be a gigabyte and more. Watches are
 	// taken up again from the API server's memory, so only a list that is read page by page for longer than that notices.
-	o.Etcd.StorageConfig.CompactionInterval = time.Minute
+	o.Etcd.StorageConfig.CompactionInterval = keptPast
 
 	addr := c.Listener.Addr().(*net.TCPAddr) // checked by Validate
 	o.SecureServing.Listener = c.Listener
@@ -113,9 +116,9 @@ func serverOptions(c *Config) (*options.ServerRunOptions, error) {
 	return o, nil
 }
 
-// newAPIServer builds kube-apiserver. The store need not answer yet. fail gets the error if the objects cannot be written
-// that must exist before anybody may do anything.
-func newAPIServer(ctx context.Context, c *Config, fail func(error)) (*apiServer, error) {
+// newAPIServer builds kube-apiserver, which waits for store to be opened before it is complete. fail gets the error if the objects
+// cannot be written that must exist before anybody may do anything.
+func newAPIServer(ctx context.Context, c *Config, store *localStore, fail func(error)) (*apiServer, error) {
 	o, err := serverOptions(c)
 	if err != nil {
 		return nil, err
@@ -136,6 +139,7 @@ func newAPIServer(ctx context.Context, c *Config, fail func(error)) (*apiServer,
 	if err := replaceHooks(config.KubeAPIs.ControlPlane.Generic, loopback, fail); err != nil {
 		return nil, err
 	}
+	store.serve(config)
 	config.KubeAPIs.RepairServicesInterval = time.Hour // two lists each; there is one writer, so little can need repair
 	if c.Coming != nil {
 		holdForComing(&config.Aggregator.GenericConfig.Config, c.Coming, c.ComingGroups)

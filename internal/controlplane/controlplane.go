@@ -115,11 +115,15 @@ func (p *Plane) run(ctx context.Context, failed chan<- error) error {
 	// Neither can be stopped half way, so the end of ctx is looked at afterwards. On a machine that is too busy to build the
 	// server soon after that, it is left to the end of the process: nothing has asked it for anything yet.
 	var store *embed.Etcd
+	local := newLocalStore(keptPast)
 	storeUp := make(chan error, 1)
 	go func() {
 		var err error
-		if store, err = startEtcd(&p.config, p.fail); err == nil {
+		if store, err = startEtcd(&p.config, p.fail); err != nil {
+			local.open(nil, err)
+		} else {
 			p.config.Step("etcd answers")
+			local.open(store.Server, nil)
 		}
 		storeUp <- err
 	}()
@@ -131,7 +135,7 @@ func (p *Plane) run(ctx context.Context, failed chan<- error) error {
 	built := make(chan struct{})
 	go func() {
 		defer close(built)
-		server, err = newAPIServer(context.WithoutCancel(ctx), &p.config, p.fail)
+		server, err = newAPIServer(context.WithoutCancel(ctx), &p.config, local, p.fail)
 	}()
 	if !awaitFor(ctx, built, buildGrace) {
 		select {
@@ -153,6 +157,7 @@ func (p *Plane) run(ctx context.Context, failed chan<- error) error {
 		return storeError(p.config.EtcdDir, fatal)
 	}
 	defer store.Close()
+	defer local.close()
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"sync"
 	"time"
 )
@@ -147,8 +146,6 @@ func waitReady(ctx context.Context, parts []*running, ended <-chan *running) err
 
 // watch waits for the end of ctx or of a part, and looks after disk and certificates meanwhile.
 func (r *run) watch(ctx context.Context, ended <-chan *running) error {
-	// Starting has left garbage behind that a quiet plane would not get round to collect.
-	debug.FreeOSMemory()
 	ticks := r.config.Clock.NewTicker(lookEvery)
 	defer ticks.Stop()
 	renewed, low := r.config.Clock.Now(), false

@@ -126,12 +126,8 @@ func (t *terminal) Step(text string) { t.printf("%s  %s\n", t.elapsed(), text) }
 // Warn implements standalone.Progress.
 func (t *terminal) Warn(text string) { t.printf("Warning: %s\n", text) }
 
-// settleAfter is when a plane has done what only a start does: then the memory that it has needed for that goes back to the machine.
-const settleAfter = 15 * time.Second
-
 // Ready implements standalone.Progress.
 func (t *terminal) Ready(r standalone.Running) {
-	time.AfterFunc(settleAfter, debug.FreeOSMemory)
 	t.stop()
 	t.mu.Lock()
 	defer t.mu.Unlock()

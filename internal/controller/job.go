@@ -100,6 +100,8 @@ type JobController struct {
 	orphans keyQueue
 	expired keyQueue
 	states  *jobStates
+	freed   freedPods
+	rush    rush
 	ready   chan struct{}
 }
 

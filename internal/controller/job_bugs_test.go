@@ -370,3 +370,65 @@ func TestAJobThatWasResumedHasTheStatusOfBefore(t *testing.T) {
 	}
 	s.checkInvariants()
 }
+
+func TestAPodOfAnEndedJobIsLetGoTwiceBecauseTheWatchOfPodsIsBehind(t *testing.T) {
+	s := newStory(t, JobConfig{})
+	s.turn("a user creates a Job of two", func() {
+		s.submit(func(j *batchv1.Job) { j.Spec.Parallelism, j.Spec.Completions = ptr.To[int32](2), ptr.To[int32](2) })
+	})
+	s.after(time.Second)
+	s.finishAll(0)
+	s.tellPods(math.MaxInt)
+	for range 10 { // the worker ends the Job, and the watch of Jobs is the first to tell
+		s.work(1)
+		s.tellJobs(math.MaxInt)
+	}
+	s.want("active=0 succeeded=2 failed=0 SuccessCriteriaMet=True/CompletionsReached Complete=True/CompletionsReached")
+	if n := s.cluster.Requests()["PATCH pod"]; n != 2 {
+		s.t.Errorf("two pods have lost their finalizers in %d requests: %v", n, s.cluster.Requests())
+	}
+	s.pass(time.Minute)
+	if n := len(s.c.freed.uids); n != 0 {
+		s.t.Errorf("%d pods are remembered for ever", n)
+	}
+	s.checkInvariants()
+}
+
+func TestInARushAQuickJobIsToldOfInOneWrite(t *testing.T) {
+	s := newStory(t, JobConfig{})
+	for range calmSyncs {
+		s.c.rush.enter()
+	}
+	s.turn("a user creates a Job", func() { s.submit(func(*batchv1.Job) {}) })
+	s.after(5 * time.Second)
+	s.turn("its pod ends well", func() { s.cluster.Finish(s.firstPod(), 0) })
+	s.after(time.Second)
+	s.want("active=0 succeeded=1 failed=0 SuccessCriteriaMet=True/CompletionsReached Complete=True/CompletionsReached")
+	if n := s.cluster.Requests()["PUT status"]; n != 1 {
+		s.t.Errorf("its status is written %d times", n)
+	}
+	s.checkInvariants()
+}
+
+func TestInARushAJobThatGoesOnIsToldOfInTime(t *testing.T) {
+	for name, tc := range map[string]struct {
+		end  func(s *story)
+		wait time.Duration
+	}{
+		"at the end of the rush":    {func(s *story) { s.c.rush.leave(); s.c.rush.leave(); s.c.queue.Add("default/j") }, time.Second},
+		"before the rush has ended": {func(*story) {}, longestRush},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStory(t, JobConfig{})
+			for range calmSyncs {
+				s.c.rush.enter()
+			}
+			s.turn("a user creates a Job", func() { s.submit(func(*batchv1.Job) {}) })
+			s.after(time.Second)
+			s.want("active=0 succeeded=0 failed=0")
+			tc.end(s)
+			s.after(tc.wait)
+			s.want("active=1 succeeded=0 failed=0")
+		})
+	}
+}

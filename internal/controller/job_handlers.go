@@ -132,6 +132,9 @@ func (c *JobController) podUpdated(before, after *corev1.Pod) {
 		return
 	}
 	countTracked(before, after)
+	if !job.IsTracked(after) {
+		c.freed.forget(after.UID)
+	}
 	oldRef, ref := metav1.GetControllerOfNoCopy(before), metav1.GetControllerOfNoCopy(after)
 	if oldRef != nil && (ref == nil || oldRef.UID != ref.UID) {
 		c.noteFor(oldRef, podChange{pod: after})
@@ -159,6 +162,7 @@ func (c *JobController) podUpdated(before, after *corev1.Pod) {
 
 func (c *JobController) podDeleted(p *corev1.Pod) {
 	countTracked(p, nil)
+	c.freed.forget(p.UID)
 	ref := metav1.GetControllerOfNoCopy(p)
 	if ref == nil {
 		for _, j := range c.claimants(p) {

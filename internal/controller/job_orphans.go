@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -55,7 +56,7 @@ func (c *JobController) syncOrphans(ctx context.Context, key string) error {
 
 // freeOrphan takes the tracking finalizer off p unless a Job will still count it.
 func (c *JobController) freeOrphan(ctx context.Context, p *corev1.Pod) error {
-	if !job.IsTracked(p) {
+	if !job.IsTracked(p) || c.freed.has(p.UID) {
 		return nil
 	}
 	owner := c.controllingJob(p)
@@ -109,4 +110,41 @@ func (c *JobController) isReallyGone(ctx context.Context, p *corev1.Pod) (bool, 
 		return false, fmt.Errorf("making sure that the Job of orphan pod %s is gone: %w", keyOf(p), err)
 	}
 	return false, fmt.Errorf("letting go of pod %s: %w", keyOf(p), errStillThere)
+}
+
+// freedPods are pods that have lost their tracking finalizer with the end of their Job, while the cache still shows it: the watch of
+// Jobs may be ahead of that of pods. The zero value holds none. It is safe for concurrent use.
+type freedPods struct {
+	mu   sync.Mutex
+	uids map[types.UID]bool
+}
+
+func (f *freedPods) note(id types.UID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.uids == nil {
+		f.uids = map[types.UID]bool{}
+	}
+	f.uids[id] = true
+}
+
+func (f *freedPods) has(id types.UID) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.uids[id]
+}
+
+func (f *freedPods) forget(id types.UID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.uids, id)
+}
+
+// noteFreed has a pod that was let go not looked at again until the cache knows.
+func (c *JobController) noteFreed(namespace string, pod job.PodKey) {
+	c.freed.note(pod.UID)
+	o, exists, err := c.pods.GetByKey(namespace + "/" + pod.Name)
+	if err != nil || !exists || o.(*corev1.Pod).UID != pod.UID || !job.IsTracked(o.(*corev1.Pod)) {
+		c.freed.forget(pod.UID) // the watch was faster than the answer
+	}
 }

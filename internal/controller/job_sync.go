@@ -32,6 +32,12 @@ func (c *JobController) syncJob(ctx context.Context, key string) error {
 	if err != nil || namespace == "" || name == "" {
 		return fmt.Errorf("reading the key %q of a Job: want namespace/name", key)
 	}
+	c.rush.enter()
+	defer func() {
+		if held, any := c.rush.leave(); any {
+			c.queue.Add(held)
+		}
+	}()
 	cached, err := c.jobs.Jobs(namespace).Get(name)
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -281,7 +287,11 @@ func (s *jobSync) account(ctx context.Context) (upToDate bool, err error) {
 			s.state.dirtySince = now
 		}
 		cadence := job.Cadence{Batch: s.c.cfg.BatchPeriod, Gauge: s.c.gaugeDelay()}
-		if wait := cadence.Wait(a.Urgency, now, s.state.lastWrite, s.state.dirtySince); wait > 0 {
+		wait := cadence.Wait(a.Urgency, now, s.state.lastWrite, s.state.dirtySince)
+		if left := s.state.dirtySince.Add(longestRush).Sub(now); wait == 0 && left > 0 && a.Urgency == job.Gauges && s.c.rush.hold(s.key) {
+			wait = left
+		}
+		if wait > 0 {
 			s.wake(wait, true)
 			return true, nil
 		}
@@ -323,6 +333,7 @@ func (s *jobSync) store(ctx context.Context, a job.Accounting) (stored bool, err
 		s.reopen()
 		return false, s.notStored(ctx, err)
 	}
+	s.c.rush.forget(s.key)
 	before := &s.job.Status
 	next.ResourceVersion = version
 	s.job, s.state.stored = next, next
@@ -371,6 +382,9 @@ func (s *jobSync) untrack(ctx context.Context, pods []job.Untracking, final bool
 	s.c.gate.each(len(pods), func(i int) {
 		err := s.untrackOne(ctx, pods[i].Pod)
 		if err == nil {
+			if final {
+				s.c.noteFreed(s.job.Namespace, pods[i].Pod)
+			}
 			if action := pods[i].Ruling; action != "" {
 				podFailuresHandled.WithLabelValues(string(action)).Inc()
 			}

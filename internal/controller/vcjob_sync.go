@@ -30,6 +30,12 @@ const vcjobRounds = 12
 
 // syncJob looks at one Job and takes the steps that are to be taken now.
 func (c *VCJobController) syncJob(ctx context.Context, key string) error {
+	c.rush.enter()
+	defer func() {
+		if held, any := c.rush.leave(); any {
+			c.queue.Add(held)
+		}
+	}()
 	cached, err := c.cachedJob(key)
 	if err != nil {
 		return fmt.Errorf("reading Job %s from the cache: %w", key, err)
@@ -41,12 +47,6 @@ func (c *VCJobController) syncJob(ctx context.Context, key string) error {
 		c.events.Event(cached, corev1.EventTypeWarning, vcjob.ReasonFailedCreate, fmt.Sprintf("The job has more than the %d pods that a job may have", vcjob.MaxPods))
 		return nil
 	}
-	c.rush.enter()
-	defer func() {
-		if held, any := c.rush.leave(); any {
-			c.queue.Add(held)
-		}
-	}()
 	state, isNew := c.states.begin(cached.UID)
 	state.setOver("")
 	s := &vcjobSync{c: c, key: key, state: state, job: state.newest(cached)}

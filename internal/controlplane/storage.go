@@ -6,12 +6,18 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	goruntime "runtime"
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
+	"go.etcd.io/etcd/server/v3/proxy/grpcproxy/adapter"
+	"google.golang.org/grpc"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericfeatures "k8s.io/apiserver/pkg/features"
@@ -166,6 +172,7 @@ func (l *localStore) raw(config *storagebackend.ConfigForResource, prefix string
 // client returns a new client of the store. Each resource has its own, so that a slow watch of one holds up no other.
 func (l *localStore) client() *kubernetes.Client {
 	c := &kubernetes.Client{Client: v3client.New(l.server)}
+	c.KV = clientv3.NewKVFromKVClient(fairKV{adapter.KvServerToKvClient(v3rpc.NewQuotaKVServer(l.server))}, c.Client)
 	c.KV = etcd3.NewETCDLatencyTracker(c.KV)
 	c.Kubernetes = c
 	return c
@@ -189,3 +196,18 @@ type addressed struct{ *kubernetes.Client }
 
 // Endpoints returns the address.
 func (addressed) Endpoints() []string { return []string{"local"} }
+
+// fairKV lets others have a turn on the processor after each answer of etcd, as the connection did.
+type fairKV struct{ etcdserverpb.KVClient }
+
+// Range implements etcdserverpb.KVClient.
+func (f fairKV) Range(ctx context.Context, in *etcdserverpb.RangeRequest, opts ...grpc.CallOption) (*etcdserverpb.RangeResponse, error) {
+	defer goruntime.Gosched()
+	return f.KVClient.Range(ctx, in, opts...)
+}
+
+// Txn implements etcdserverpb.KVClient.
+func (f fairKV) Txn(ctx context.Context, in *etcdserverpb.TxnRequest, opts ...grpc.CallOption) (*etcdserverpb.TxnResponse, error) {
+	defer goruntime.Gosched()
+	return f.KVClient.Txn(ctx, in, opts...)
+}

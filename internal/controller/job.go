@@ -29,7 +29,8 @@ type JobConfig struct {
 	// the Job, or changes a condition, is written at once.
 	BatchPeriod time.Duration
 	// GaugeDelay is how long the numbers of active, ready and terminating pods may be behind; default 250 ms. It lets a Job
-	// that is done quickly be told in one write. While there are many Jobs at work, it is four times as long.
+	// that is done quickly be told in one write. While there are many Jobs at work it is four times as long, and in a rush
+	// up to ten seconds.
 	GaugeDelay time.Duration
 	// ManagerName is the value of spec.managedBy that means this controller; default kubernetes.io/job-controller.
 	ManagerName string

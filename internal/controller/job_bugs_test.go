@@ -410,6 +410,17 @@ func TestInARushAQuickJobIsToldOfInOneWrite(t *testing.T) {
 	s.checkInvariants()
 }
 
+func TestInARushTheStartOfAJobWithADeadlineIsToldOfAtOnce(t *testing.T) {
+	s := newStory(t, JobConfig{})
+	for range calmSyncs {
+		s.c.rush.enter()
+	}
+	s.turn("a user creates a Job that may take a minute", func() { s.submit(func(j *batchv1.Job) { j.Spec.ActiveDeadlineSeconds = ptr.To[int64](60) }) })
+	s.after(time.Second)
+	s.want("active=1 succeeded=0 failed=0")
+	s.checkInvariants()
+}
+
 func TestInARushAJobThatGoesOnIsToldOfInTime(t *testing.T) {
 	for name, tc := range map[string]struct {
 		end  func(s *story)

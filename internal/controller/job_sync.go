@@ -286,12 +286,7 @@ func (s *jobSync) account(ctx context.Context) (upToDate bool, err error) {
 		if s.state.dirtySince.IsZero() {
 			s.state.dirtySince = now
 		}
-		cadence := job.Cadence{Batch: s.c.cfg.BatchPeriod, Gauge: s.c.gaugeDelay()}
-		wait := cadence.Wait(a.Urgency, now, s.state.lastWrite, s.state.dirtySince)
-		if left := s.state.dirtySince.Add(longestRush).Sub(now); wait == 0 && left > 0 && a.Urgency == job.Gauges && s.c.rush.hold(s.key) {
-			wait = left
-		}
-		if wait > 0 {
+		if wait := s.statusWait(a, now); wait > 0 {
 			s.wake(wait, true)
 			return true, nil
 		}
@@ -374,6 +369,24 @@ func (s *jobSync) notStored(ctx context.Context, err error) error {
 	s.state.stored = live
 	s.c.queue.Add(s.key)
 	return nil
+}
+
+// statusWait returns how long the status of a should wait for more to tell.
+func (s *jobSync) statusWait(a job.Accounting, now time.Time) time.Duration {
+	cadence := job.Cadence{Batch: s.c.cfg.BatchPeriod, Gauge: s.c.gaugeDelay()}
+	wait := cadence.Wait(a.Urgency, now, s.state.lastWrite, s.state.dirtySince)
+	if wait > 0 || a.Urgency != job.Gauges || s.startsClock() {
+		return wait
+	}
+	if left := s.state.dirtySince.Add(longestRush).Sub(now); left > 0 && s.c.rush.hold(s.key) {
+		return left
+	}
+	return 0
+}
+
+// startsClock reports whether the next status tells of the start from which the Job's deadline counts: it must outlive the controller.
+func (s *jobSync) startsClock() bool {
+	return s.job.Spec.ActiveDeadlineSeconds != nil && s.job.Status.StartTime == nil
 }
 
 // untrack takes the tracking finalizer off pods. What does not work is tried again: by the next sync, or by the orphan queue

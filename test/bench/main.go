@@ -261,7 +261,7 @@ func (b *bench) runJobs(ctx context.Context, name string, n, atOnce int, took *[
 	if err != nil {
 		return fmt.Errorf("watching Jobs: %w", err)
 	}
-	defer watch.Stop()
+	defer func() { watch.Stop() }()
 	var mu sync.Mutex
 	begun := map[string]time.Time{}
 	start := make(chan string, n)
@@ -292,8 +292,11 @@ func (b *bench) runJobs(ctx context.Context, name string, n, atOnce int, took *[
 		case err := <-failed:
 			return err
 		case event, open := <-watch.ResultChan():
-			if !open {
-				return fmt.Errorf("the watch ended with %d of %d Jobs done: %w", len(done), n, context.Cause(ctx))
+			if !open { // the API server does so with clients that are slow; it begins with what there is
+				if watch, err = jobs.Watch(ctx, metav1.ListOptions{LabelSelector: "bench=" + name}); err != nil {
+					return fmt.Errorf("watching Jobs, with %d of %d done: %w", len(done), n, err)
+				}
+				continue
 			}
 			j, ok := event.Object.(*batchv1.Job)
 			if !ok || done[j.Name] {

@@ -3,6 +3,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -27,8 +28,8 @@ type Object interface {
 	metav1.Object
 }
 
-// Kind is the client of one kind in one namespace. Its watches read the same events as client-go's, at less than half of the price:
-// those go through the JSON of each event ten times.
+// Kind is the client of one kind in one namespace. Its watches read the same events as client-go's, but for the managed fields of their
+// objects, at less than half of the price: those go through the JSON of each event ten times.
 type Kind[T Object, L runtime.Object] struct {
 	*gentype.ClientWithList[T, L]
 
@@ -84,11 +85,53 @@ func (d *eventDecoder) Decode() (watch.EventType, runtime.Object, error) {
 	default:
 		return "", nil, fmt.Errorf("an event of the unknown type %q", event.Type)
 	}
-	if err := utiljson.Unmarshal(event.Object, object); err != nil {
+	if err := utiljson.Unmarshal(withoutManagedFields(event.Object), object); err != nil {
 		return "", nil, fmt.Errorf("reading the object of an event: %w", err)
 	}
 	object.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{}) // as all typed clients do
 	return event.Type, object, nil
+}
+
+var managedFields = []byte(`"managedFields":[`)
+
+// withoutManagedFields returns the JSON of an object without its managed fields, which are up to half of it and nobody here looks at.
+// It writes over raw. JSON in which they do not look as the API server writes them stays as it is.
+func withoutManagedFields(raw []byte) []byte {
+	begin := bytes.Index(raw, managedFields) // not in a string: its quotes would be escaped there
+	if begin < 0 {
+		return raw
+	}
+	end := endOfArray(raw, begin+len(managedFields))
+	switch {
+	case end < 0:
+		return raw
+	case end < len(raw) && raw[end] == ',':
+		end++
+	case begin > 0 && raw[begin-1] == ',':
+		begin--
+	}
+	return append(raw[:begin], raw[end:]...)
+}
+
+// endOfArray returns where the array ends whose first element begins at i, or -1.
+func endOfArray(raw []byte, i int) int {
+	for depth := 1; i < len(raw); i++ {
+		switch raw[i] {
+		case '[', '{':
+			depth++
+		case ']', '}':
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		case '"':
+			for i++; i < len(raw) && raw[i] != '"'; i++ {
+				if raw[i] == '\\' {
+					i++
+				}
+			}
+		}
+	}
+	return -1
 }
 
 // Close ends the watch.

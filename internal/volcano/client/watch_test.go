@@ -3,12 +3,16 @@
 package client
 
 import (
+	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -84,5 +88,65 @@ func TestWatchThatIsRefused(t *testing.T) {
 	c, _ := serve(t, http.StatusGone, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}`)
 	if _, err := c.Jobs("").Watch(t.Context(), metav1.ListOptions{}); !apierrors.IsResourceExpired(err) {
 		t.Errorf("error %v, want one that says that the version has expired", err)
+	}
+}
+
+func TestManagedFieldsAreLeftOut(t *testing.T) {
+	const fields = `"managedFields":[{"fieldsV1":{"f:spec":{"k:{\"name\":\"a]}\"}":{}}},"manager":"x"},{"manager":"y\\"}]`
+	for name, tc := range map[string]struct{ in, want string }{
+		"in the middle":            {`{"metadata":{"a":"1",` + fields + `,"b":"2"},"spec":{}}`, `{"metadata":{"a":"1","b":"2"},"spec":{}}`},
+		"at the end":               {`{"metadata":{"a":"1",` + fields + `}}`, `{"metadata":{"a":"1"}}`},
+		"at the beginning":         {`{"metadata":{` + fields + `,"b":"2"}}`, `{"metadata":{"b":"2"}}`},
+		"alone":                    {`{"metadata":{` + fields + `}}`, `{"metadata":{}}`},
+		"empty":                    {`{"metadata":{"managedFields":[],"b":"2"}}`, `{"metadata":{"b":"2"}}`},
+		"none":                     {`{"metadata":{"b":"2"}}`, `{"metadata":{"b":"2"}}`},
+		"in a text":                {`{"a":"{\"managedFields\":[]}"}`, `{"a":"{\"managedFields\":[]}"}`},
+		"in another form":          {`{"metadata":{"managedFields": [1]}}`, `{"metadata":{"managedFields": [1]}}`},
+		"cut off":                  {`{"metadata":{"managedFields":[{"a":"`, `{"metadata":{"managedFields":[{"a":"`},
+		"nothing but that":         {`"managedFields":[]`, ``},
+		"with what follows escape": {`{"managedFields":[{"a":"\"]"}],"b":1}`, `{"b":1}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := string(withoutManagedFields([]byte(tc.in))); got != tc.want {
+				t.Errorf("%s\nbecomes %s\nwant    %s", tc.in, got, tc.want)
+			}
+		})
+	}
+}
+
+// Whatever an object holds, it is read as it would be with its managed fields.
+func TestAnObjectIsTheSameWithoutItsManagedFields(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	text := func() string {
+		parts := []string{`"`, `\`, `[`, `]`, `{`, `}`, `,`, `:`, `managedFields`, `"managedFields":[`, "ä", "\n", "<"}
+		var b strings.Builder
+		for range random.IntN(6) {
+			b.WriteString(parts[random.IntN(len(parts))])
+		}
+		return b.String()
+	}
+	for range 5000 {
+		j := &batch.Job{ObjectMeta: metav1.ObjectMeta{Name: text(), Annotations: map[string]string{text(): text(), text(): text()}}}
+		j.Spec.Queue = text()
+		j.Spec.Tasks = []batch.TaskSpec{{Name: text(), Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{text(): text()}}}}}
+		want := j.DeepCopy()
+		for range random.IntN(3) {
+			fields, err := json.Marshal(map[string]any{text(): map[string]any{text(): []string{text(), text()}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			j.ManagedFields = append(j.ManagedFields, metav1.ManagedFieldsEntry{Manager: text(), FieldsV1: metav1.NewFieldsV1(string(fields))})
+		}
+		raw, err := json.Marshal(j)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := &batch.Job{}
+		if err := json.Unmarshal(withoutManagedFields(raw), got); err != nil {
+			t.Fatalf("%v: %s", err, raw)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("job (-want +got):\n%s", diff)
+		}
 	}
 }

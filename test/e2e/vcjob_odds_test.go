@@ -30,6 +30,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -359,10 +360,17 @@ func comeAndGo(p *vcPlay) {
 		return err
 	})
 	each("making PodGroups", func(i int) error {
-		_, err := p.vc.PodGroups(p.ns).Create(p.ctx, &scheduling.PodGroup{
+		g := &scheduling.PodGroup{
 			TypeMeta: metav1.TypeMeta{APIVersion: scheduling.GroupVersion.String(), Kind: "PodGroup"}, ObjectMeta: metav1.ObjectMeta{Name: name(i)}, Spec: scheduling.PodGroupSpec{MinMember: 1},
-		}, metav1.CreateOptions{})
-		return err
+		}
+		// The API server looks every five seconds what kinds its policies must know, and asks clients to come back until then.
+		return wait.PollUntilContextTimeout(p.ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+			_, err := p.vc.PodGroups(p.ns).Create(ctx, g, metav1.CreateOptions{})
+			if apierrors.IsServiceUnavailable(err) {
+				return false, nil
+			}
+			return err == nil, err
+		})
 	})
 	each("making Jobs", func(i int) error {
 		j := &batch.Job{}

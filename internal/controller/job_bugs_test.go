@@ -394,11 +394,18 @@ func TestAPodOfAnEndedJobIsLetGoTwiceBecauseTheWatchOfPodsIsBehind(t *testing.T)
 	s.checkInvariants()
 }
 
-func TestInARushAQuickJobIsToldOfInOneWrite(t *testing.T) {
+// newStoryInARush begins a story whose controller is busy with other Jobs.
+func newStoryInARush(t *testing.T) *story {
+	t.Helper()
 	s := newStory(t, JobConfig{})
 	for range calmSyncs {
 		s.c.rush.enter()
 	}
+	return s
+}
+
+func TestInARushAQuickJobIsToldOfInOneWrite(t *testing.T) {
+	s := newStoryInARush(t)
 	s.turn("a user creates a Job", func() { s.submit(func(*batchv1.Job) {}) })
 	s.after(5 * time.Second)
 	s.turn("its pod ends well", func() { s.cluster.Finish(s.firstPod(), 0) })
@@ -411,10 +418,7 @@ func TestInARushAQuickJobIsToldOfInOneWrite(t *testing.T) {
 }
 
 func TestInARushTheStartOfAJobWithADeadlineIsToldOfAtOnce(t *testing.T) {
-	s := newStory(t, JobConfig{})
-	for range calmSyncs {
-		s.c.rush.enter()
-	}
+	s := newStoryInARush(t)
 	s.turn("a user creates a Job that may take a minute", func() { s.submit(func(j *batchv1.Job) { j.Spec.ActiveDeadlineSeconds = ptr.To[int64](60) }) })
 	s.after(time.Second)
 	s.want("active=1 succeeded=0 failed=0")
@@ -430,10 +434,7 @@ func TestInARushAJobThatGoesOnIsToldOfInTime(t *testing.T) {
 		"before the rush has ended": {func(*story) {}, longestRush},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStory(t, JobConfig{})
-			for range calmSyncs {
-				s.c.rush.enter()
-			}
+			s := newStoryInARush(t)
 			s.turn("a user creates a Job", func() { s.submit(func(*batchv1.Job) {}) })
 			s.after(time.Second)
 			s.want("active=0 succeeded=0 failed=0")

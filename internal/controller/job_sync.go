@@ -32,12 +32,7 @@ func (c *JobController) syncJob(ctx context.Context, key string) error {
 	if err != nil || namespace == "" || name == "" {
 		return fmt.Errorf("reading the key %q of a Job: want namespace/name", key)
 	}
-	c.rush.enter()
-	defer func() {
-		if held, any := c.rush.leave(); any {
-			c.queue.Add(held)
-		}
-	}()
+	defer c.rush.during(c.queue)()
 	cached, err := c.jobs.Jobs(namespace).Get(name)
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -378,10 +373,7 @@ func (s *jobSync) statusWait(a job.Accounting, now time.Time) time.Duration {
 	if wait > 0 || a.Urgency != job.Gauges || s.startsClock() {
 		return wait
 	}
-	if left := s.state.dirtySince.Add(longestRush).Sub(now); left > 0 && s.c.rush.hold(s.key) {
-		return left
-	}
-	return 0
+	return s.c.rush.wait(s.key, s.state.dirtySince, now)
 }
 
 // startsClock reports whether the next status tells of the start from which the Job's deadline counts: it must outlive the controller.

@@ -67,6 +67,25 @@ func (r *rush) hold(key string) bool {
 	return true
 }
 
+// during notes a sync: it begins now, and ends when the returned function is called, which has a key that has waited looked at again.
+func (r *rush) during(queue keyQueue) (end func()) {
+	r.enter()
+	return func() {
+		if held, any := r.leave(); any {
+			queue.Add(held)
+		}
+	}
+}
+
+// wait returns how long what has waited since then is to wait at most, if there is a rush: a later leave returns key before that, if it
+// can. 0: it is time.
+func (r *rush) wait(key string, since, now time.Time) time.Duration {
+	if left := since.Add(longestRush).Sub(now); left > 0 && r.hold(key) {
+		return left
+	}
+	return 0
+}
+
 // forget has key not returned any more.
 func (r *rush) forget(key string) {
 	r.mu.Lock()

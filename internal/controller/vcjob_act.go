@@ -77,12 +77,9 @@ func (s *vcjobSync) carryOut(ctx context.Context, o vcjob.Observed, plan vcjob.P
 
 // postpone reports whether clearing up after a Job that has ended is left for calmer times.
 func (s *vcjobSync) postpone() bool {
-	left := s.job.Status.State.LastTransitionTime.Add(longestRush).Sub(s.c.clock.Now())
-	if left <= 0 || !s.c.rush.hold(s.key) {
-		return false
-	}
-	s.wake(left)
-	return true
+	wait := s.c.rush.wait(s.key, s.job.Status.State.LastTransitionTime.Time, s.c.clock.Now())
+	s.wake(wait)
+	return wait > 0
 }
 
 // settle forgets pods that are gone, as soon as nothing can follow from them any more: their phase is over, or others have their

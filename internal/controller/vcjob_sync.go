@@ -30,12 +30,7 @@ const vcjobRounds = 12
 
 // syncJob looks at one Job and takes the steps that are to be taken now.
 func (c *VCJobController) syncJob(ctx context.Context, key string) error {
-	c.rush.enter()
-	defer func() {
-		if held, any := c.rush.leave(); any {
-			c.queue.Add(held)
-		}
-	}()
+	defer c.rush.during(c.queue)()
 	cached, err := c.cachedJob(key)
 	if err != nil {
 		return fmt.Errorf("reading Job %s from the cache: %w", key, err)
